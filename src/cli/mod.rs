@@ -1,0 +1,11 @@
+//! argv → plain flag values → resolved config → calls → exit code. The only room that prints.
+
+#![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs one command line. Never panics; a closed pipe is success.
+pub fn main(_args: impl Iterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(2)
+}

@@ -1,0 +1,3 @@
+//! From bytes to an [`Image`]: sections, symbols, machine, build id.
+
+pub mod map;

@@ -1,0 +1,1 @@
+//! Lines: who straddles, who shares.

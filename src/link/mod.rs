@@ -1,0 +1,42 @@
+//! A build command → [`Capture`]: every link it did, stored so that it can be done again.
+
+#![allow(clippy::disallowed_methods, reason = "this room runs builds and linkers and stores what they read")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::Result;
+use crate::open::Bytes;
+
+/// A file that a link read: an object, an archive, a shared object, a linker script.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Input {
+    /// Stable between the two versions' builds: the path below the build root (`src/hot.o`), the position for a
+    /// compiler's temporary (`temporary#1.o`), the absolute path for the system's own (`/usr/lib/…/crt1.o`).
+    pub name: String,
+    /// Whether it belongs to the system rather than to the build.
+    pub system: bool,
+    /// blake3 of its content, in hex: its name in the store.
+    pub hash: String,
+}
+
+/// What one link said about itself.
+#[derive(Clone, Debug)]
+pub struct Linked {
+    /// The text of the link map.
+    pub map: String,
+    /// File name as the map prints it → index into [`Relink::inputs`].
+    pub files: BTreeMap<String, usize>,
+}
+
+/// A link that can be done again with some of its inputs replaced. The fake beside it (in tests) calls `gcc`.
+pub trait Relink: Sync {
+    fn inputs(&self) -> &[Input];
+
+    /// The pristine bytes of an input.
+    fn bytes(&self, input: usize) -> Result<Bytes>;
+
+    /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`
+    /// changed. Nothing is left at `output` when it fails.
+    fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked>;
+}

@@ -1,0 +1,1 @@
+//! Objects: data and function symbols with one identity key and a class.

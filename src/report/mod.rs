@@ -1,0 +1,5 @@
+//! Any value → text. A [`page::Page`] is the middle form that table, markdown (and later html, csv) render.
+
+pub mod markdown;
+pub mod page;
+pub mod table;

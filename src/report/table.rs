@@ -1,0 +1,86 @@
+//! [`Page`] → plain text for a terminal.
+
+use std::io::{self, Write};
+
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style};
+
+use super::page::{Block, Page, Side, Table};
+
+/// Writes the page as plain text: title, sentence, blocks, notes.
+pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
+    if !page.title.is_empty() {
+        writeln!(out, "{}", page.title)?;
+    }
+    if !page.sentence.is_empty() {
+        writeln!(out, "{}", page.sentence)?;
+    }
+    for block in &page.blocks {
+        writeln!(out)?;
+        match block {
+            Block::Text(text) => writeln!(out, "{text}")?,
+            Block::Table(table) => write_table(table, out)?,
+            Block::List { heading, items } => {
+                writeln!(out, "{heading}")?;
+                for item in items {
+                    writeln!(out, "  {item}")?;
+                }
+            }
+        }
+    }
+    if !page.notes.is_empty() {
+        writeln!(out)?;
+    }
+    for note in &page.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
+    if !table.heading.is_empty() {
+        writeln!(out, "{}", table.heading)?;
+    }
+    let mut builder = Builder::default();
+    builder.push_record(table.columns.iter().map(|c| c.name.clone()));
+    for row in &table.rows {
+        builder.push_record(row.iter().map(|cell| one_line(cell)));
+    }
+    let mut grid = builder.build();
+    grid.with(Style::empty()).with(Padding::new(2, 0, 0, 0));
+    for (i, column) in table.columns.iter().enumerate() {
+        if column.side == Side::Right {
+            grid.modify(Columns::one(i), Alignment::right());
+        }
+    }
+    for line in grid.to_string().lines() {
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if let Some(more) = &table.more {
+        writeln!(out, "  {more}")?;
+    }
+    Ok(())
+}
+
+/// Names come from files: a control character in one must not reach the terminal.
+pub(super) fn one_line(cell: &str) -> String {
+    cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_right_and_control_characters_stay_out() {
+        let mut table = Table::new("sections", &["name", ">objects"]);
+        table.rows = vec![vec![".data\x1b[2J".into(), "7".into()], vec![".bss".into(), "1200".into()]];
+        let page = Page { title: "t".into(), blocks: vec![Block::Table(table)], ..Page::default() };
+        let mut out = Vec::new();
+        write(&page, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("        7\n"), "{text}");
+        assert!(!text.contains('\x1b'));
+    }
+}
