@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
+pub mod config;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
