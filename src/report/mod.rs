@@ -2,4 +2,5 @@
 
 pub mod markdown;
 pub mod page;
+pub mod scan;
 pub mod table;
