@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
+pub mod diff;
 pub mod format;
 pub mod scan;
 

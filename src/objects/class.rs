@@ -1,7 +1,8 @@
 //! What an object is for, as far as its section and name tell. Flags alone do not: a kernel's `.rodata` is flagged
 //! writable and holds what is written only while booting.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use serde::Serialize;
 
@@ -90,9 +91,9 @@ pub(super) struct Classes<'i, 'a> {
     image: &'i Image<'a>,
     /// Class by section, before names are looked at.
     sections: Vec<Class>,
-    /// `[start, stop)` of linker tables, sorted.
-    tables: Vec<(u64, u64)>,
-    ro_after_init: Option<(u64, u64)>,
+    /// Linker tables, sorted and disjoint.
+    tables: Vec<Range<u64>>,
+    ro_after_init: Option<Range<u64>>,
     /// X for each kernel trace event `__event_X`.
     events: HashSet<&'i str>,
 }
@@ -123,8 +124,8 @@ impl<'i, 'a> Classes<'i, 'a> {
             return Class::Metadata(metadata);
         }
         let address = object.span.start.0;
-        match self.ro_after_init {
-            Some((start, end)) if (start..end).contains(&address) => Class::ReadOnlyAfterInit,
+        match &self.ro_after_init {
+            Some(range) if range.contains(&address) => Class::ReadOnlyAfterInit,
             _ => by_section,
         }
     }
@@ -135,8 +136,8 @@ impl<'i, 'a> Classes<'i, 'a> {
         }
         let shared = object.space == super::Space::Shared;
         let address = object.span.start.0;
-        let at = self.tables.partition_point(|&(start, _)| start <= address).checked_sub(1);
-        if shared && at.and_then(|at| self.tables.get(at)).is_some_and(|&(_, stop)| address < stop) {
+        let at = self.tables.partition_point(|table| table.start <= address).checked_sub(1);
+        if shared && at.and_then(|at| self.tables.get(at)).is_some_and(|table| address < table.end) {
             return Some(Metadata::LinkerTable);
         }
         if object.name.starts_with("__func__") || object.name.starts_with("__PRETTY_FUNCTION__") {
@@ -215,6 +216,10 @@ fn startup(object: &Object<'_>) -> bool {
                 | "_DYNAMIC"
                 | "_GLOBAL_OFFSET_TABLE_"
                 | "__abi_tag"
+                | "_start"
+                | "_init"
+                | "_fini"
+                | "_dl_relocate_static_pie"
                 | "__frame_dummy_init_array_entry"
                 | "__do_global_dtors_aux_fini_array_entry"
         )
@@ -273,7 +278,7 @@ const KERNEL_TABLES: &[&str] = &[
 #[derive(Default)]
 struct Marks<'i> {
     starts: Vec<(&'i str, u64)>,
-    stops: std::collections::HashMap<&'i str, u64>,
+    stops: HashMap<&'i str, u64>,
 }
 
 impl<'i> Marks<'i> {
@@ -287,22 +292,22 @@ impl<'i> Marks<'i> {
     }
 
     /// Linker tables as disjoint sorted ranges, and the kernel's ro_after_init.
-    fn ranges(self) -> (Vec<(u64, u64)>, Option<(u64, u64)>) {
-        let (mut tables, mut ro) = (Vec::new(), None);
+    fn ranges(self) -> (Vec<Range<u64>>, Option<Range<u64>>) {
+        let (mut tables, mut ro): (Vec<Range<u64>>, _) = (Vec::new(), None);
         for (table, start) in self.starts {
             match self.stops.get(table) {
-                Some(&stop) if table == "ro_after_init" => ro = Some((start, stop)),
+                Some(&stop) if table == "ro_after_init" => ro = Some(start..stop),
                 // `__start_rodata…__end_rodata` bounds a whole section of ordinary objects, not a table.
                 _ if matches!(table, "rodata" | "bss" | "init_task" | "data") => {}
-                Some(&stop) if stop > start => tables.push((start, stop)),
+                Some(&stop) if stop > start => tables.push(start..stop),
                 _ => {}
             }
         }
-        tables.sort_unstable();
+        tables.sort_unstable_by_key(|t| (t.start, t.end));
         tables.dedup_by(|later, kept| {
-            let inside = later.0 < kept.1;
+            let inside = later.start < kept.end;
             if inside {
-                kept.1 = kept.1.max(later.1);
+                kept.end = kept.end.max(later.end);
             }
             inside
         });

@@ -5,6 +5,7 @@
 
 mod class;
 mod identity;
+mod name;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use crate::units::{Addr, Span};
 
 pub use class::{Class, Metadata};
 pub use identity::{Key, stem};
+pub use name::contended_by_name;
 
 /// What a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -49,6 +51,21 @@ pub struct Object<'i> {
     pub aliases: u32,
     /// Where it stands in the symbol table: the order of the link.
     pub order: u32,
+}
+
+impl Object<'_> {
+    /// Where its bytes lie in the image. Thread-local symbols count from the start of their template.
+    #[must_use]
+    pub fn address(&self, image: &Image<'_>) -> u64 {
+        let template = if self.space == Space::Thread { image.tls.map_or(0, |t| t.address) } else { 0 };
+        self.span.start.0.saturating_add(template)
+    }
+
+    /// Its bytes; `None` where it has none in the file (`.bss`).
+    #[must_use]
+    pub fn content<'a>(&self, image: &Image<'a>) -> Option<&'a [u8]> {
+        image.content(self.section, self.address(image), self.span.size)
+    }
 }
 
 /// The objects of one kind, by space and address, and what was left out, by reason.

@@ -83,7 +83,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
     let heads = ["severity", "rule", "object", "section", ">size (bytes)", ">phase", "with", ">cost (bytes)", "advice"];
     let mut table = Table::new("findings", &heads);
     let shown = if all { scan.findings.len() } else { FINDINGS };
-    for finding in scan.findings.iter().take(shown) {
+    for finding in top(&scan.findings, shown) {
         let subject = &finding.subject;
         table.rows.push(vec![
             format!("{:?}", finding.severity).to_lowercase(),
@@ -99,6 +99,24 @@ fn findings(scan: &Scan, all: bool) -> Table {
     }
     table.more = more(scan.findings.len(), shown, "findings");
     table
+}
+
+/// The first ones, but no rule takes more than half while another has some left: fifty locks that straddle must not
+/// hide the first line that is shared.
+fn top(findings: &[Finding], shown: usize) -> Vec<&Finding> {
+    if findings.len() <= shown {
+        return findings.iter().collect();
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    let (mut picked, mut rest) = (Vec::new(), Vec::new());
+    for (rank, finding) in findings.iter().enumerate() {
+        let n: &mut usize = seen.entry(finding.rule).or_default();
+        *n += 1;
+        if *n <= shown / 2 { picked.push(rank) } else { rest.push(rank) }
+    }
+    picked.extend(rest.into_iter().take(shown.saturating_sub(picked.len())));
+    picked.sort_unstable();
+    picked.into_iter().take(shown).filter_map(|rank| findings.get(rank)).collect()
 }
 
 /// The others on the line; two of them unless all are wanted.

@@ -1,6 +1,5 @@
 //! Rules: Lines → Findings. `scan`, `check` and `--fail-on` are the same call.
 
-mod name;
 mod shared_line;
 mod straddle;
 
@@ -14,8 +13,6 @@ use crate::image::{Facts, Image};
 use crate::layout::{Counts, Lines};
 use crate::objects::{Class, Object, Objects};
 use crate::units::LineSize;
-
-pub use name::contended_by_name;
 
 /// The schema of [`Scan`].
 pub const SCHEMA: &str = "straddle.scan/1";

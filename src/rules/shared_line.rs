@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ranked, contended_by_name, subject};
+use super::{Ranked, subject};
 use crate::finding::{Evidence, Finding, Severity};
 use crate::image::Image;
 use crate::layout::Lines;
-use crate::objects::Object;
+use crate::objects::{Object, contended_by_name};
 use crate::units::Align;
 
 pub(super) fn find(
@@ -40,7 +40,7 @@ pub(super) fn find(
                 readers: None,
                 writers: None,
                 advice: format!(
-                    "if one CPU writes {} while others use its neighbours: aligned({line}) on it and on what follows it",
+                    "if CPUs write {} while others use the rest: aligned({line}) on it and on what follows",
                     first.name
                 ),
                 cost_bytes: Some(isolation_cost(first, lines)),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ranked, contended_by_name, silent, subject};
+use super::{Ranked, silent, subject};
 use crate::finding::{Evidence, Finding, Severity};
 use crate::image::Image;
 use crate::layout::Lines;
-use crate::objects::{Class, Object};
+use crate::objects::{Class, Object, contended_by_name};
 
 pub(super) fn find(
     image: &Image<'_>,
@@ -32,10 +32,7 @@ pub(super) fn find(
                 others: Vec::new(),
                 readers: None,
                 writers: None,
-                advice: format!(
-                    "aligned({align}) keeps its {} bytes on one line; a whole line is not needed",
-                    object.span.size
-                ),
+                advice: format!("aligned({align}) keeps all {} bytes on one line", object.span.size),
                 // The gap in front of it, where it lies now.
                 cost_bytes: Some((align - phase % align) % align),
             },
