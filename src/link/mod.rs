@@ -2,6 +2,25 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room runs builds and linkers and stores what they read")]
 
+mod capture;
+mod content;
+mod hold;
+mod paths;
+mod replay;
+mod script;
+mod slot;
+mod store;
+mod stored;
+mod thin;
+mod trace;
+mod words;
+
+pub use capture::{Build, Request, capture};
+pub use replay::Link;
+pub use slot::{Populated, Tree, populate_slot};
+pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
+pub use words::Word;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

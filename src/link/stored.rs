@@ -1,0 +1,302 @@
+//! [`Capture`]: every link of a build, on disk as `capture.json` beside the content it names.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::link::Input;
+use crate::link::replay::Link;
+use crate::link::store::{self, Store};
+use crate::link::words::Word;
+
+pub const SCHEMA: &str = "straddle.capture/1";
+
+/// What a link makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Makes {
+    Program,
+    SharedObject,
+    /// `ld -r`: an object that a later link takes in.
+    Relocatable,
+}
+
+/// What an input is, by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    Object,
+    Archive,
+    SharedObject,
+    /// A linker script, a version script, a list of symbols: text.
+    Script,
+    Other,
+}
+
+/// An input with where it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    #[serde(flatten)]
+    pub input: Input,
+    /// Absolute; its folder's symbolic links are resolved, its own name is as the linker opened it.
+    pub path: PathBuf,
+    pub form: Form,
+    /// Found by the linker's own search or named by a script, rather than by a word of the command line.
+    pub searched: bool,
+    /// A shared object without `DT_SONAME` that is named by an absolute path: the path itself ends in the output, so
+    /// the replay reads the file where it is.
+    pub in_place: bool,
+}
+
+/// The program that linked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linker {
+    /// Resolved: `/usr/bin/x86_64-linux-gnu-ld.bfd`.
+    pub path: PathBuf,
+    /// As it was called; lld and mold choose their dialect by it.
+    pub argv0: String,
+    /// blake3.
+    pub hash: String,
+}
+
+/// A file that a replay reads where it is: a plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InPlace {
+    pub path: PathBuf,
+    pub hash: String,
+}
+
+/// One link, with all that is needed to do it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Captured {
+    /// The output's path below the build root, or absolute where it lies elsewhere.
+    pub name: String,
+    pub makes: Makes,
+    pub output: PathBuf,
+    /// blake3 of the output as the build's own linker left it; its content is in the store.
+    pub output_hash: String,
+    /// The output was changed after the link: stripped, patched.
+    pub post_processed: bool,
+    pub linker: Linker,
+    /// After argv[0], response files expanded, without the words that name files to write.
+    pub words: Vec<Word>,
+    pub sysroot: Option<String>,
+    pub folder: PathBuf,
+    /// Those variables that linkers read ([`ENVIRONMENT`]).
+    pub environment: BTreeMap<String, String>,
+    pub inputs: Vec<Stored>,
+    pub in_place: Vec<InPlace>,
+    /// Inputs that hold no machine code yet: link-time optimisation.
+    pub lto: Vec<String>,
+}
+
+/// The variables that ld, gold, lld, mold and gcc's plugin read. The rest is left out: an environment holds secrets,
+/// and what a linker does not read cannot change a link.
+pub const ENVIRONMENT: &[&str] = &[
+    "COLLECT_GCC",
+    "COLLECT_GCC_OPTIONS",
+    "COLLECT_LTO_WRAPPER",
+    "COLLECT_NO_DEMANGLE",
+    "COMPILER_PATH",
+    "GNUTARGET",
+    "LDEMULATION",
+    "LD_LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "LIBRARY_PATH",
+    "LLD_VERSION",
+    "PATH",
+    "SOURCE_DATE_EPOCH",
+    "TMPDIR",
+];
+
+/// An ELF file that the build wrote and no captured link made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// Below the build root.
+    pub path: String,
+    /// What its own content says of how it came to be.
+    pub how: String,
+}
+
+/// Every link of one build.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Capture {
+    pub schema: String,
+    /// The build root.
+    pub root: PathBuf,
+    pub command: Vec<String>,
+    pub links: Vec<Captured>,
+    pub unseen: Vec<Unseen>,
+    /// Reason → links (or files) that are not among `links` because of it.
+    pub skipped: BTreeMap<String, usize>,
+    pub problems: Vec<String>,
+    #[serde(skip)]
+    pub store: PathBuf,
+}
+
+impl Capture {
+    /// Reads a capture from the folder it was stored in.
+    pub fn load(folder: &Path) -> Result<Capture> {
+        let path = folder.join("capture.json");
+        let doing = || format!("reading the capture {}", path.display());
+        let text = crate::open::text(&path)?;
+        let mut capture: Capture = serde_json::from_str(&text).map_err(|e| Error::input(doing(), e.to_string()))?;
+        if capture.schema != SCHEMA {
+            return Err(Error::input(doing(), format!("it is `{}`, not `{SCHEMA}`", capture.schema))
+                .hint("capture again with this version"));
+        }
+        if let Some(bad) = capture.hashes().find(|h| !is_hash(h)) {
+            return Err(Error::input(doing(), format!("`{bad}` is no blake3 hash")));
+        }
+        capture.store = folder.to_owned();
+        Ok(capture)
+    }
+
+    pub(super) fn save(&self) -> Result<()> {
+        let path = self.store.join("capture.json");
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|e| Error::input(format!("writing {}", path.display()), e.to_string()))?;
+        text.push(b'\n');
+        store::write_beside(&path, &text)
+    }
+
+    /// All that the build printed, both streams.
+    #[must_use]
+    pub fn build_log(&self) -> PathBuf {
+        self.store.join("build.log")
+    }
+
+    /// Where the content named `hash` lies.
+    pub(super) fn object(&self, hash: &str) -> PathBuf {
+        self.store.join("objects").join(hash.get(..2).unwrap_or_default()).join(hash)
+    }
+
+    pub(super) fn hashes(&self) -> impl Iterator<Item = &str> {
+        self.links.iter().flat_map(|l| {
+            let inputs = l.inputs.iter().map(|s| s.input.hash.as_str());
+            inputs.chain([l.output_hash.as_str(), l.linker.hash.as_str()])
+        })
+    }
+
+    pub(super) fn tidy(&self, store: &Store) -> Result<()> {
+        store.keep_only(&self.hashes().collect::<HashSet<_>>()).map(drop)
+    }
+
+    /// The one link whose output's name (or path below the root) the glob matches; without a glob the only program
+    /// or shared object. None or several is an error that lists what there is; link-time optimisation is refused.
+    pub fn select(&self, glob: Option<&str>) -> Result<Link> {
+        let doing = "choosing the link";
+        let wanted = glob.map(Glob::new).transpose()?;
+        let found: Vec<&Captured> = match &wanted {
+            Some(glob) => self.links.iter().filter(|l| glob.matches(&l.name)).collect(),
+            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable).collect(),
+        };
+        match found.as_slice() {
+            [one] => self.open(one),
+            [] => Err(self.no_match(doing, glob, wanted.as_ref())),
+            several => Err(Error::input(doing, format!("the build linked several: {}", names(several)))
+                .hint("name one with --link, a glob on the output's path")),
+        }
+    }
+
+    fn no_match(&self, doing: &str, glob: Option<&str>, wanted: Option<&Glob>) -> Error {
+        if let Some(unseen) = self.unseen.iter().find(|u| wanted.is_none_or(|g| g.matches(&u.path))) {
+            return Error::input(doing, format!("{} was written, but its link was not seen: {}", unseen.path, unseen.how));
+        }
+        let all = names(&self.links.iter().collect::<Vec<_>>());
+        match glob {
+            Some(glob) => Error::input(doing, format!("no link matches `{glob}`; the build linked {all}")),
+            None => Error::input(doing, format!("the build linked no program and no shared object, only {all}")),
+        }
+    }
+
+    /// Opens one of [`Capture::links`] for replay.
+    pub fn open(&self, link: &Captured) -> Result<Link> {
+        if let Some(file) = link.lto.first() {
+            let more = link.lto.len() - 1;
+            let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+            let problem = format!("{file}{more} is compiled for link-time optimisation: it holds no sections to move");
+            return Err(Error::input(format!("opening the link of {}", link.name), problem)
+                .hint("build without -flto (cargo: lto = \"off\")"));
+        }
+        Link::new(link.clone(), Arc::new(Store::open(self.store.join("objects"))?), self.store.clone(), &self.root)
+    }
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+fn names(links: &[&Captured]) -> String {
+    const SHOWN: usize = 12;
+    let mut names: Vec<&str> = links.iter().take(SHOWN).map(|l| l.name.as_str()).collect();
+    if links.len() > SHOWN {
+        names.push("…");
+    }
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+/// A shell glob on a path: `*` and `?` stay within one folder, `**` does not; without a `/` it looks at the name only.
+#[derive(Debug)]
+struct Glob {
+    regex: regex::Regex,
+    name_only: bool,
+}
+
+impl Glob {
+    fn new(glob: &str) -> Result<Glob> {
+        let mut pattern = String::from("^");
+        let mut rest = glob.trim_start_matches("./");
+        let name_only = !rest.contains('/');
+        while let Some(c) = rest.chars().next() {
+            let (taken, text) = match c {
+                '*' if rest.starts_with("**/") => (3, "(?:.*/)?".to_owned()),
+                '*' if rest.starts_with("**") => (2, ".*".to_owned()),
+                '*' => (1, "[^/]*".to_owned()),
+                '?' => (1, "[^/]".to_owned()),
+                c => (c.len_utf8(), regex::escape(c.encode_utf8(&mut [0; 4]))),
+            };
+            pattern.push_str(&text);
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        pattern.push('$');
+        let regex = regex::Regex::new(&pattern)
+            .map_err(|e| Error::input(format!("reading the glob `{glob}`"), e.to_string()))?;
+        Ok(Glob { regex, name_only })
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.regex.is_match(if self.name_only { name } else { path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_are_the_shells() {
+        let matches = |glob: &str, path: &str| Glob::new(glob).unwrap().matches(path);
+        assert!(matches("demo", "demo") && matches("demo", "build/bin/demo") && !matches("demo", "demo2"));
+        assert!(matches("target/release/deps/bench-*", "target/release/deps/bench-0f"));
+        assert!(!matches("target/*", "target/release/x") && matches("target/**", "target/release/x"));
+        assert!(matches("**/x", "x") && matches("./x", "x") && matches("a+b", "a+b") && matches("d?mo", "demo"));
+    }
+
+    #[test]
+    fn a_capture_of_another_version_or_with_a_path_for_a_hash_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = |text: &str| {
+            std::fs::write(dir.path().join("capture.json"), text).unwrap();
+            Capture::load(dir.path()).unwrap_err().to_string()
+        };
+        let empty = r#"{"schema":"straddle.capture/9","root":"/","command":[],"links":[],"unseen":[],"skipped":{},"problems":[]}"#;
+        assert!(load(empty).contains("straddle.capture/9"));
+        assert!(load("{").contains("capture.json"));
+        assert!(!is_hash("../../../../etc/passwd"));
+    }
+}

@@ -1,0 +1,320 @@
+//! Real builds, captured and done again.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use straddle::error::Result;
+use straddle::link::{self, Build, Capture, Link, Makes, Relink, Request, Tree, populate_slot};
+
+/// A folder with a tree in it and room for captures beside it.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    /// Makes the tree with a script: two programs' worth of small C files are at hand.
+    fn new(script: &str) -> Place {
+        let place = Place { dir: tempfile::tempdir().unwrap() };
+        fs::create_dir(place.tree()).unwrap();
+        let sources = "mkdir -p src lib\n\
+            echo 'int f(void); int main(void){return f();}' > src/main.c\n\
+            echo 'int g(void); int hot = 1; int f(void){return g() - hot;}' > src/f.c\n\
+            echo 'int cold = 1; int g(void){return cold;}' > src/g.c\n";
+        sh(&place.tree(), &format!("{sources}{script}"));
+        place
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.dir.path().join("tree")
+    }
+
+    fn request(&self, build: &str) -> Request {
+        Request {
+            build: Build::Shell(build.to_owned()),
+            dir: self.tree(),
+            store: self.dir.path().join("capture"),
+            link: None,
+            stop: None,
+        }
+    }
+
+    fn capture(&self, build: &str) -> Result<Capture> {
+        link::capture(&self.request(build))
+    }
+
+    /// Captures, deletes the tree, reads the capture from disk and proves that every link of it can be repeated.
+    fn proved(&self, build: &str) -> Capture {
+        self.capture(build).unwrap();
+        fs::remove_dir_all(self.tree()).unwrap();
+        let capture = Capture::load(&self.dir.path().join("capture")).unwrap();
+        for link in &capture.links {
+            capture.open(link).unwrap().prove_pass_through(self.dir.path()).unwrap();
+        }
+        assert_eq!(fs::read_dir(self.dir.path().join("capture/scratch")).unwrap().count(), 0, "scratch is deleted");
+        capture
+    }
+}
+
+fn sh(dir: &Path, script: &str) {
+    let out = Command::new("sh").args(["-ec", script]).current_dir(dir).output().unwrap();
+    assert!(out.status.success(), "{script}\n{}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn names(capture: &Capture) -> Vec<&str> {
+    capture.links.iter().map(|l| l.name.as_str()).collect()
+}
+
+/// The inputs that are the build's own.
+fn own(link: &Link) -> Vec<&str> {
+    link.inputs().iter().filter(|i| !i.system).map(|i| i.name.as_str()).collect()
+}
+
+const OBJECTS: &str = "for f in main f g; do gcc -c src/$f.c -o src/$f.o; done; ";
+
+#[test]
+fn objects_archives_and_searched_libraries() {
+    let builds = [
+        ("gcc src/main.o src/f.o src/g.o -o x", vec!["src/main.o", "src/f.o", "src/g.o"]),
+        ("ar rcs lib/libfg.a src/f.o src/g.o; gcc src/main.o lib/libfg.a -o x", vec!["src/main.o", "lib/libfg.a"]),
+        ("ar rcs lib/libfg.a src/f.o src/g.o; gcc src/main.o -Llib -lfg -o x", vec!["src/main.o", "lib/libfg.a"]),
+        ("ar rcs lib/libfg.a src/f.o src/g.o; gcc src/main.o -L$PWD/lib -lfg -o x", vec!["src/main.o", "lib/libfg.a"]),
+        ("ar rcsT lib/libfg.a src/f.o src/g.o; gcc src/main.o -Llib -lfg -o x", vec!["src/main.o", "lib/libfg.a"]),
+        ("echo 'src/main.o \"src/f.o\"\nsrc/g.o' > list; gcc @list -o x", vec!["src/main.o", "src/f.o", "src/g.o"]),
+        ("cd lib && gcc ../src/main.o $PWD/../src/f.o ../src/g.o -o ../x", vec!["src/main.o", "src/f.o", "src/g.o"]),
+        ("gcc -static src/main.o src/f.o src/g.o -o x", vec!["src/main.o", "src/f.o", "src/g.o"]),
+        ("ld -r src/f.o src/g.o -o lib/fg.o; gcc src/main.o lib/fg.o -o x", vec!["src/main.o", "lib/fg.o"]),
+        ("gcc -fuse-ld=gold src/main.o src/f.o src/g.o -o x", vec!["src/main.o", "src/f.o", "src/g.o"]),
+        (
+            "echo 'INPUT(src/f.o -lg)' > lib/libfg.so; ar rcs lib/libg.a src/g.o; gcc src/main.o -Llib -lfg -o x",
+            vec!["src/main.o", "lib/libfg.so", "src/f.o", "lib/libg.a"],
+        ),
+    ];
+    for (build, inputs) in builds {
+        let place = Place::new("");
+        let capture = place.proved(&format!("{OBJECTS}{build}"));
+        let link = capture.select(Some("x")).unwrap();
+        assert_eq!(own(&link), inputs, "{build}");
+        assert!(link.inputs().iter().any(|i| i.system && i.name.ends_with("crt1.o")), "{build}");
+        assert!(capture.problems.is_empty() && capture.unseen.is_empty(), "{build}: {capture:?}");
+    }
+}
+
+/// Shared objects: with and without a soname, named by path and searched for, needed by each other.
+#[test]
+fn shared_objects_keep_the_names_that_the_program_needs() {
+    let builds = [
+        "gcc -shared src/f.o src/g.o -o lib/libfg.so; gcc src/main.o lib/libfg.so -o x",
+        "gcc -shared src/f.o src/g.o -o lib/libfg.so; gcc src/main.o -Llib -lfg -Wl,-rpath,$PWD/lib -o x",
+        "gcc -shared src/g.o -Wl,-soname,libg.so.1 -o lib/libg.so.1; gcc -shared src/f.o lib/libg.so.1 -o lib/libf.so; \
+         gcc src/main.o -Llib -lf -Wl,-rpath-link,lib -o x",
+    ];
+    for build in builds {
+        let capture = Place::new("").proved(&format!("{OBJECTS}{build}").replace("gcc -c", "gcc -fPIC -c"));
+        assert_eq!(capture.links.last().unwrap().makes, Makes::Program);
+        assert!(capture.links.iter().any(|l| l.makes == Makes::SharedObject), "{build}");
+        let error = capture.select(None).unwrap_err().to_string();
+        assert!(error.contains("several") && error.contains("lib/lib"), "{error}");
+    }
+}
+
+/// Temporaries are named by position, and a build from another day gives the same names.
+#[test]
+fn temporaries_are_named_by_position() {
+    for script in ["gcc src/main.c src/f.c src/g.c -o x", "gcc -pipe src/main.c src/f.c src/g.c -o x"] {
+        let capture = Place::new("").proved(script);
+        let link = capture.select(None).unwrap();
+        assert_eq!(own(&link), ["temporary#1.o", "temporary#2.o", "temporary#3.o"]);
+    }
+}
+
+#[test]
+fn make_with_two_jobs_and_two_programs() {
+    let makefile = "all: one two\n%.o: %.c\n\tgcc -c $< -o $@\none: src/main.o src/f.o src/g.o\n\tgcc $^ -o $@\n\
+                    two: src/main.o src/f.o src/g.o\n\tgcc -Wl,-Map=two.map $^ -o $@ && strip two\n";
+    let place = Place::new("");
+    fs::write(place.tree().join("Makefile"), makefile).unwrap();
+    let capture = place.capture("make -j2").unwrap();
+    let mut all = names(&capture);
+    all.sort_unstable();
+    assert_eq!(all, ["one", "two"]);
+    let one = capture.select(Some("one")).unwrap();
+    assert!(!one.captured().post_processed);
+    assert!(capture.select(Some("t*")).unwrap().captured().post_processed, "stripped after the link");
+    assert!(capture.select(None).unwrap_err().to_string().contains("one"));
+    let none = capture.select(Some("three")).unwrap_err().to_string();
+    assert!(none.contains("three") && none.contains("one") && none.contains("two"), "{none}");
+    assert!(place.tree().join("two.map").exists(), "the build's own map is the build's");
+    let log = fs::read_to_string(capture.build_log()).unwrap();
+    assert!(log.contains("gcc -c src/main.c"), "{log}");
+
+    let error = place.capture("make -j2").unwrap_err();
+    assert!(error.to_string().contains("up to date"), "{error}");
+    let mut request = place.request("make clean all -j2");
+    fs::write(place.tree().join("Makefile"), format!("{makefile}clean:\n\trm -f one two src/*.o\n")).unwrap();
+    request.link = Some("nine".to_owned());
+    assert!(link::capture(&request).unwrap_err().to_string().contains("no link matches `nine`"));
+}
+
+#[test]
+fn a_failing_build_shows_its_own_output() {
+    let place = Place::new("echo 'int main( {' > src/main.c");
+    let error = place.capture("gcc src/main.c -o x").unwrap_err();
+    assert_eq!(error.exit() as u8, 2);
+    let text = error.to_string();
+    assert!(text.contains("status 1") && text.contains("error: expected"), "{text}");
+    assert!(!place.dir.path().join("capture/capture.json").exists(), "nothing half-written");
+    assert!(place.capture("no-such-program").unwrap_err().to_string().contains("status 127"));
+    assert!(place.capture("kill -9 $$").unwrap_err().to_string().contains("signal 9"));
+}
+
+/// What a configure script does: links that fail, links that are thrown away, linkers asked for their version.
+#[test]
+fn probes_change_nothing_and_are_counted() {
+    let probes = "ld --version > version; ld -v; gcc src/main.c -o conftest && exit 1; \
+                  gcc src/main.c src/f.c src/g.c -o conftest && rm conftest; ld src/none.o -o conftest && exit 1;";
+    let place = Place::new("");
+    let capture = place.capture(&format!("{probes} gcc src/main.c src/f.c src/g.c -o x.tmp && mv x.tmp x")).unwrap();
+    assert_eq!(names(&capture), ["x"], "a renamed output keeps its new name");
+    assert_eq!(capture.skipped.values().sum::<usize>(), 3, "{:?}", capture.skipped);
+    assert!(fs::read_to_string(place.tree().join("version")).unwrap().contains("ld"));
+    let log = fs::read_to_string(capture.build_log()).unwrap();
+    assert_eq!(log.matches("undefined reference to `f'").count(), 1, "the link beside says nothing into the build: {log}");
+}
+
+/// Signals, job control, threads and vfork behave as without us.
+#[test]
+fn the_build_does_not_notice() {
+    let script = "sh -c 'trap \"echo got > term\" TERM; kill -TERM $$; kill -STOP $$ & sleep 0.1; :' & p=$!; \
+        sleep 0.3; kill -STOP $p 2>/dev/null; kill -CONT $p 2>/dev/null; wait $p; test -e term; \
+        python3 -c 'import subprocess,threading as t\n\
+ts=[t.Thread(target=lambda: subprocess.run([\"true\"],check=True)) for _ in range(8)]\n\
+[x.start() for x in ts];[x.join() for x in ts]' ; \
+        sh -c 'kill -SEGV $$'; test $? = 139; gcc src/main.c src/f.c src/g.c -o x; exit 0";
+    assert_eq!(names(&Place::new("").capture(script).unwrap()), ["x"]);
+}
+
+#[test]
+fn a_process_that_outlives_the_build_is_let_go() {
+    let place = Place::new("");
+    let capture = place.capture("(setsid sleep 30 & echo $! > pid) ; gcc src/main.c src/f.c src/g.c -o x").unwrap();
+    assert!(capture.problems.iter().any(|p| p.contains("went on running")), "{:?}", capture.problems);
+    sh(&place.tree(), "kill -0 $(cat pid); test \"$(grep TracerPid /proc/$(cat pid)/status | cut -f2)\" = 0; kill $(cat pid)");
+}
+
+#[test]
+fn stopping_kills_the_whole_build() {
+    let place = Place::new("");
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let mut request = place.request("setsid sleep 60 & echo $! > away; sleep 60 & echo $! > near; sleep 60");
+    request.stop = Some(stop.clone());
+    let near = place.tree().join("near");
+    let error = std::thread::scope(|s| {
+        let capture = s.spawn(|| link::capture(&request).unwrap_err());
+        while fs::read(&near).unwrap_or_default().is_empty() {
+            std::thread::yield_now();
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        capture.join().unwrap()
+    });
+    assert_eq!((error.exit() as u8, error.problem.as_str()), (4, "interrupted"));
+    sh(&place.tree(), "! kill -0 $(cat near) 2>/dev/null; ! kill -0 $(cat away) 2>/dev/null");
+}
+
+#[test]
+fn replaced_inputs_are_linked_in_and_the_map_names_them() {
+    let place = Place::new("");
+    sh(&place.tree(), "echo 'int cold = 43; int g(void){return cold;}' > src/other.c; gcc -c src/other.c -o other.o");
+    let other = fs::read(place.tree().join("other.o")).unwrap();
+    let capture = place.proved(&format!("{OBJECTS} gcc src/main.o src/f.o src/g.o -o x"));
+    let link = capture.select(Some("x")).unwrap();
+    let at = link.inputs().iter().position(|i| i.name == "src/g.o").unwrap();
+    let out = place.dir.path().join("variant");
+    let linked = link.relink(&BTreeMap::from([(at, other)]), &out).unwrap();
+    assert_eq!(Command::new(&out).status().unwrap().code(), Some(42));
+    assert_eq!(linked.files.get("src/g.o"), Some(&at), "{:?}", linked.files);
+    for (name, index) in &linked.files {
+        let base = |p: &str| p.rsplit('/').next().unwrap().to_owned();
+        assert_eq!(base(name), base(&link.inputs()[*index].name));
+    }
+    let named = linked.map.lines().filter_map(|l| l.strip_prefix("LOAD "));
+    assert!(named.clone().count() > 5);
+    for name in named {
+        assert!(linked.files.contains_key(name), "{name} is in the map but in no file of ours: {:?}", linked.files);
+    }
+    // Many at once, and a failing one leaves nothing.
+    std::thread::scope(|s| {
+        for n in 0..4 {
+            let (link, out) = (&link, place.dir.path().join(format!("v{n}")));
+            s.spawn(move || link.relink(&BTreeMap::new(), &out).unwrap());
+        }
+    });
+    let bad = place.dir.path().join("bad");
+    let error = link.relink(&BTreeMap::from([(at, b"no object".to_vec())]), &bad).unwrap_err();
+    assert!(error.to_string().contains("linking") && !bad.exists(), "{error}");
+    let left: Vec<_> = fs::read_dir(place.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|n| n.to_str().unwrap().starts_with(".link-")), "{left:?}");
+}
+
+/// A capture whose store was damaged is refused, never linked.
+#[test]
+fn a_damaged_store_is_refused() {
+    let place = Place::new("");
+    let capture = place.proved(&format!("{OBJECTS} gcc src/main.o src/f.o src/g.o -o x"));
+    let link = capture.select(None).unwrap();
+    let hash = link.inputs().iter().find(|i| i.name == "src/g.o").unwrap().hash.clone();
+    let path = place.dir.path().join("capture/objects").join(&hash[..2]).join(&hash);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "damaged").unwrap();
+    let error = capture.select(None).unwrap().relink(&BTreeMap::new(), &place.dir.path().join("v")).unwrap_err();
+    assert!(error.to_string().contains("not the file"), "{error}");
+}
+
+/// Two copies of one tree, built in the slot, link byte-identically though `assert` holds the path of its file.
+#[test]
+fn two_copies_of_a_tree_link_to_the_same_bytes() {
+    let place = Place::new("printf '#include <assert.h>\nint g(void){assert(sizeof(int)==4); return 1;}\n' > src/g.c");
+    sh(place.dir.path(), "cp -r tree patched_in_a_folder_with_a_longer_name");
+    let slot = place.dir.path().join("slot");
+    let build = |tree: &str| {
+        populate_slot(&Tree::Folder(place.dir.path().join(tree)), &slot).unwrap();
+        let script = "for f in main f g; do gcc -g -c $PWD/src/$f.c -o src/$f.o; done; gcc src/*.o -o x";
+        let store = place.dir.path().join(format!("capture-{tree}"));
+        let (build, dir) = (Build::Shell(script.to_owned()), slot.clone());
+        link::capture(&Request { build, dir, store, link: None, stop: None }).unwrap().select(None).unwrap()
+    };
+    let (base, patched) = (build("tree"), build("patched_in_a_folder_with_a_longer_name"));
+    assert_eq!(base.captured().output_hash, patched.captured().output_hash);
+    assert_eq!(base.inputs(), patched.inputs());
+    base.prove_pass_through(place.dir.path()).unwrap();
+}
+
+#[test]
+fn link_time_optimisation_is_refused_only_where_it_is_taken_in() {
+    let place = Place::new("echo 'int unused(void){return 0;}' > src/unused.c; gcc -c -flto src/unused.c -o src/unused.o");
+    let capture = place
+        .capture(&format!(
+            "{OBJECTS} gcc -flto -c src/f.c -o src/lto.o; ar rcs lib/libf.a src/lto.o; ar rcs lib/libu.a src/unused.o; \
+             gcc src/main.o src/lto.o src/g.o -o direct; gcc src/main.o src/g.o -Llib -lf -o member; \
+             gcc src/main.o src/f.o src/g.o lib/libu.a -o clean"
+        ))
+        .unwrap();
+    for (name, file) in [("direct", "src/lto.o"), ("member", "lib/libf.a(lto.o)")] {
+        let error = capture.select(Some(name)).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains("-flto"), "{error}");
+    }
+    capture.select(Some("clean")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+}
+
+/// A link made by a process that the build did not start is named, not met with silence.
+#[test]
+fn a_link_that_was_not_seen_is_named() {
+    let place = Place::new("gcc src/main.c src/f.c src/g.c -o ../prebuilt");
+    let error = place.capture("cp ../prebuilt x").unwrap_err().to_string();
+    assert!(error.contains("x was written") || error.contains("yet x"), "{error}");
+    let capture = place.capture("cp ../prebuilt x; gcc src/main.c src/f.c src/g.c -o y; cp y z").unwrap();
+    assert_eq!(names(&capture), ["y"]);
+    assert_eq!(capture.unseen.iter().map(|u| u.path.as_str()).collect::<Vec<_>>(), ["x"]);
+    assert!(capture.select(Some("x")).unwrap_err().to_string().contains("not seen"));
+}
