@@ -1,4 +1,5 @@
-//! The integration tests, in one binary.
+//! All integration tests in one binary: one link instead of many.
 
 mod link;
+mod measure;
 mod variant;

@@ -1,0 +1,371 @@
+//! The scheduler of rounds: every live cell once a round, neighbours side by side, in random order.
+//!
+//! A comparison is made within a group (the four cells of a block, the two of a layout), so its runs stand beside each
+//! other in time, in random order; the groups of a round are in random order too. The as-built block and the twin run
+//! in every round of the campaign, since the headline is compared with all others.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use crate::error::{Error, Result};
+use crate::measure::contamination::Judge;
+use crate::measure::gauges;
+use crate::measure::metric::MetricSpec;
+use crate::measure::pilot;
+use crate::measure::record::{Cell, Group, Header, Outcome, Record, Sample};
+use crate::measure::run::{End, Job, RunResult, Runner};
+use crate::measure::stop::{StopReason, StopToken};
+use crate::measure::writer::RecordWriter;
+
+/// The campaign ends with an error when this many runs have failed …
+const FAILURES: u64 = 5;
+/// … and they are one in this many of all so far: 5 of the first 20.
+const FAILURES_ONE_IN: u64 = 4;
+
+/// A cell that fails this often in a row without ever having run takes its group out of later rounds.
+const DEAD_AFTER: u32 = 3;
+
+/// One variant to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellRef {
+    pub cell: Cell,
+    /// The variant's file.
+    pub path: PathBuf,
+    /// Bytes, a multiple of 16, at most 4096; the same for all cells of a group.
+    pub stack_offset: u32,
+}
+
+/// Cells that are compared with each other: four of a block, two of a layout, an aligned pair, or a twin beside its
+/// own reference (`b0` the base as built, `p0` its twin).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupCells {
+    pub group: Group,
+    pub number: u32,
+    pub cells: Vec<CellRef>,
+}
+
+impl GroupCells {
+    /// Runs in every round of the campaign.
+    fn stands(&self) -> bool {
+        self.group == Group::Twin || (self.group == Group::Block && self.number == 0)
+    }
+
+    fn name(&self) -> String {
+        let kind = match self.group {
+            Group::Block => "block",
+            Group::Layout => "layout",
+            Group::Aligned => "aligned pair",
+            Group::Twin => "twin",
+        };
+        format!("{kind} {}", self.number)
+    }
+}
+
+/// How the rounds ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    /// The last round is torn: what has been run is in the record, a group that was under way is incomplete.
+    Stopped(StopReason),
+}
+
+/// Told between groups, never during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub round: u32,
+    /// Of this call: one past the last.
+    pub rounds_end: u32,
+    /// Of this round.
+    pub groups_done: usize,
+    pub groups: usize,
+    /// Of the campaign.
+    pub runs: u64,
+    pub failed: u64,
+    pub contaminated: u64,
+    pub elapsed: Duration,
+}
+
+/// A group that no longer runs, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retired {
+    pub group: Group,
+    pub number: u32,
+    pub reason: String,
+}
+
+/// Runs rounds into a record.
+pub struct Campaign<R> {
+    runner: R,
+    writer: RecordWriter,
+    metric: MetricSpec,
+    seed: u64,
+    time_limit: Duration,
+    judge: Judge,
+    began: Instant,
+    record: Record,
+    next_round: u32,
+    standing: Vec<GroupCells>,
+    retired: Vec<Retired>,
+    failures: HashMap<(Group, u32, Cell), Failures>,
+    /// In words.
+    last_failure: String,
+    runs: u64,
+    failed: u64,
+    contaminated: u64,
+}
+
+impl<R: Runner> Campaign<R> {
+    /// `header` is what `writer` was created with; `time_limit` comes from [`pilot::pilot`].
+    pub fn new(
+        runner: R,
+        writer: RecordWriter,
+        header: Header,
+        metric: MetricSpec,
+        seed: u64,
+        time_limit: Duration,
+    ) -> Campaign<R> {
+        Campaign {
+            runner,
+            writer,
+            metric,
+            seed,
+            time_limit,
+            judge: Judge::new(gauges::tick()),
+            began: Instant::now(),
+            record: Record { header, samples: Vec::new(), dropped: Vec::new() },
+            next_round: 0,
+            standing: Vec::new(),
+            retired: Vec::new(),
+            failures: HashMap::new(),
+            last_failure: String::new(),
+            runs: 0,
+            failed: 0,
+            contaminated: 0,
+        }
+    }
+
+    /// All samples so far, for a verdict between looks.
+    #[must_use]
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The first round that has not been begun.
+    #[must_use]
+    pub fn next_round(&self) -> u32 {
+        self.next_round
+    }
+
+    /// Groups that were given up.
+    #[must_use]
+    pub fn retired(&self) -> &[Retired] {
+        &self.retired
+    }
+
+    /// Runs every cell of `groups` once in each of `rounds`, and with them the as-built block and the twin of any
+    /// earlier call. Round numbers are the campaign's: they begin at [`Campaign::next_round`] or later.
+    ///
+    /// A group that outside evidence says was disturbed runs once more at the end of its round (attempt 1; a
+    /// disturbance lasts, so not at once); both attempts stay in the record. A run that fails stays there too.
+    pub fn rounds(
+        &mut self,
+        groups: &[GroupCells],
+        rounds: Range<u32>,
+        stop: &StopToken,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Ended> {
+        if rounds.start < self.next_round {
+            let problem = format!("round {} has been run; the next is {}", rounds.start, self.next_round);
+            return Err(Error::input("planning rounds", problem));
+        }
+        let groups = self.with_standing(groups);
+        for round in rounds.clone() {
+            self.next_round = round + 1;
+            let ended = self.round(&groups, round, rounds.end, stop, progress);
+            self.writer.sync()?;
+            if let stopped @ Ended::Stopped(_) = ended? {
+                return Ok(stopped);
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    fn with_standing(&mut self, groups: &[GroupCells]) -> Vec<GroupCells> {
+        let key = |g: &GroupCells| (g.group, g.number);
+        for group in groups.iter().filter(|g| g.stands()) {
+            if !self.standing.iter().any(|s| key(s) == key(group)) {
+                self.standing.push(group.clone());
+            }
+        }
+        let missing = self.standing.iter().filter(|s| !groups.iter().any(|g| key(g) == key(s)));
+        groups.iter().chain(missing).cloned().collect()
+    }
+
+    fn round(
+        &mut self,
+        groups: &[GroupCells],
+        round: u32,
+        rounds_end: u32,
+        stop: &StopToken,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Ended> {
+        // A stream for each round: a resumed campaign draws the same orders.
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(u64::from(round) + 1);
+        let mut order: Vec<&GroupCells> = groups.iter().collect();
+        order.shuffle(&mut rng);
+        let mut again = Vec::new();
+        for attempt in 0..2 {
+            let queue = if attempt == 0 { std::mem::take(&mut order) } else { std::mem::take(&mut again) };
+            for (done, &group) in queue.iter().enumerate() {
+                if self.retired.iter().any(|r| (r.group, r.number) == (group.group, group.number)) {
+                    continue;
+                }
+                let mut cells: Vec<&CellRef> = group.cells.iter().collect();
+                cells.shuffle(&mut rng);
+                match self.group(group, &cells, (round, attempt), stop)? {
+                    Neighbours::Stopped(reason) => return Ok(Ended::Stopped(reason)),
+                    Neighbours::Disturbed if attempt == 0 => again.push(group),
+                    Neighbours::Disturbed | Neighbours::Clean => {}
+                }
+                let (runs, failed, contaminated) = (self.runs, self.failed, self.contaminated);
+                let (groups_done, elapsed) = (if attempt == 0 { done + 1 } else { groups.len() }, self.began.elapsed());
+                let groups = groups.len();
+                progress(Progress { round, rounds_end, groups_done, groups, runs, failed, contaminated, elapsed });
+            }
+        }
+        Ok(Ended::Done)
+    }
+
+    /// Runs neighbours one after the other; nothing is written, judged or reported in between.
+    fn group(
+        &mut self,
+        group: &GroupCells,
+        cells: &[&CellRef],
+        when: (u32, u32),
+        stop: &StopToken,
+    ) -> Result<Neighbours> {
+        let mut runs: Vec<(Cell, RunResult)> = Vec::with_capacity(cells.len());
+        let mut stopped = None;
+        for cell in cells {
+            stopped = stop.reason();
+            if stopped.is_some() {
+                break;
+            }
+            let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit: self.time_limit, stop };
+            let run = self.runner.run(&job)?;
+            if run.end == End::Stopped {
+                // Killed by us in the middle: it says nothing, neither of success nor of failure.
+                stopped = Some(stop.reason().unwrap_or(StopReason::Interrupted));
+                break;
+            }
+            runs.push((cell.cell, run));
+        }
+        let marks = self.judge.judge(&runs);
+        for ((&cell, (_, run)), &contaminated) in cells.iter().zip(&runs).zip(&marks) {
+            self.keep(group, cell, run, contaminated, when)?;
+        }
+        self.give_up_if_hopeless(group)?;
+        Ok(match stopped {
+            Some(reason) => Neighbours::Stopped(reason),
+            None if marks.contains(&true) => Neighbours::Disturbed,
+            None => Neighbours::Clean,
+        })
+    }
+
+    /// Into the record, whatever it was.
+    fn keep(
+        &mut self,
+        group: &GroupCells,
+        cell: &CellRef,
+        run: &RunResult,
+        contaminated: bool,
+        (round, attempt): (u32, u32),
+    ) -> Result<()> {
+        let value = pilot::read(&self.metric, run);
+        let key = (group.group, group.number, cell.cell);
+        match &value {
+            Ok(_) => drop(self.failures.insert(key, Failures::HasRun)),
+            Err(why) => {
+                self.failed += 1;
+                self.last_failure.clone_from(why);
+                match self.failures.entry(key).or_insert(Failures::Never(0)) {
+                    Failures::Never(n) => *n += 1,
+                    Failures::HasRun => {}
+                }
+            }
+        }
+        let sample = Sample {
+            group: group.group,
+            number: group.number,
+            cell: cell.cell,
+            round,
+            attempt,
+            order: self.runs,
+            start_ns: u64::try_from(run.started.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX),
+            outcome: match (&value, run.end) {
+                (Ok(_), _) => Outcome::Ok,
+                (Err(_), End::TimedOut) => Outcome::TimedOut,
+                (Err(why), _) => Outcome::Failed(why.clone()),
+            },
+            value: value.ok(),
+            wall: run.wall,
+            user: run.user,
+            sys: run.sys,
+            max_rss: run.max_rss,
+            voluntary_switches: run.voluntary_switches,
+            involuntary_switches: run.involuntary_switches,
+            steal_ticks: run.outside.steal_ticks,
+            contaminated,
+            stack_offset: cell.stack_offset,
+        };
+        self.writer.sample(&sample)?;
+        self.record.samples.push(sample);
+        self.runs += 1;
+        self.contaminated += u64::from(contaminated);
+        Ok(())
+    }
+
+    /// Ends the campaign when too many runs fail, and a group when one of its cells never runs.
+    fn give_up_if_hopeless(&mut self, group: &GroupCells) -> Result<()> {
+        let doing = || format!("running `{}`", self.record.header.command);
+        if self.failed >= FAILURES && self.failed * FAILURES_ONE_IN >= self.runs {
+            let problem = format!("{} of {} runs failed; the last one {}", self.failed, self.runs, self.last_failure);
+            return Err(Error::input(doing(), problem));
+        }
+        let dead = |c: &&CellRef| {
+            let failures = self.failures.get(&(group.group, group.number, c.cell));
+            matches!(failures, Some(Failures::Never(n)) if *n >= DEAD_AFTER)
+        };
+        let Some(cell) = group.cells.iter().find(dead) else { return Ok(()) };
+        let reason = format!("{:?} failed {DEAD_AFTER} times and never ran: it {}", cell.cell, self.last_failure);
+        if group.stands() {
+            return Err(Error::input(doing(), format!("{}: {reason}", group.name())));
+        }
+        self.retired.push(Retired { group: group.group, number: group.number, reason });
+        Ok(())
+    }
+}
+
+/// How a group of neighbours went.
+enum Neighbours {
+    Clean,
+    Disturbed,
+    Stopped(StopReason),
+}
+
+/// Of one cell.
+enum Failures {
+    HasRun,
+    /// This many failures and nothing else.
+    Never(u32),
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

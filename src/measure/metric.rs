@@ -1,0 +1,180 @@
+//! What decides: a number read from a finished run.
+//!
+//! `wall`, `user`, `sys`, `cpu` (user + sys), `rss`, or `stdout:REGEX` with one capture group. Of several matches the
+//! **last** counts: programs print running figures and end with the final one, and of a long output only the end is
+//! kept ([`crate::measure::run::TAIL`]).
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::error::{Error, Result};
+use crate::measure::record::{Better, Metric};
+use crate::measure::run::RunResult;
+
+/// A compiled pattern larger than this is a mistake, not a metric.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// A metric as the user named it, ready to be read.
+#[derive(Clone, Debug)]
+pub struct MetricSpec {
+    name: String,
+    source: Source,
+    better: Better,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Wall,
+    User,
+    Sys,
+    Cpu,
+    Rss,
+    Stdout(Regex),
+}
+
+impl MetricSpec {
+    /// An unknown name, a bad pattern or one without exactly one capture group is wrong input.
+    pub fn parse(spec: &str, better: Better) -> Result<MetricSpec> {
+        let source = match spec {
+            "wall" => Source::Wall,
+            "user" => Source::User,
+            "sys" => Source::Sys,
+            "cpu" => Source::Cpu,
+            "rss" => Source::Rss,
+            _ => match spec.strip_prefix("stdout:") {
+                Some(pattern) => Source::Stdout(pattern_of(spec, pattern)?),
+                None => {
+                    return Err(Error::input(format!("reading the metric `{spec}`"), "is no metric that is known")
+                        .hint("wall, user, sys, cpu, rss, or stdout:REGEX with one group in parentheses"));
+                }
+            },
+        };
+        Ok(MetricSpec { name: spec.to_owned(), source, better })
+    }
+
+    /// As the record's header names it.
+    #[must_use]
+    pub fn metric(&self) -> Metric {
+        let unit = match self.source {
+            Source::Wall | Source::User | Source::Sys | Source::Cpu => "s",
+            Source::Rss => "KiB",
+            Source::Stdout(_) => "",
+        };
+        Metric { name: self.name.clone(), unit: unit.to_owned(), better: self.better }
+    }
+
+    /// The number, in the metric's own unit; finite and positive, because the estimates take its logarithm. The words
+    /// of an error say what was looked for and how the output ends.
+    pub fn value(&self, run: &RunResult) -> Result<f64, String> {
+        let value = match &self.source {
+            Source::Wall => run.wall,
+            Source::User => run.user,
+            Source::Sys => run.sys,
+            Source::Cpu => run.user + run.sys,
+            Source::Rss if run.max_rss <= run.rss_floor => {
+                return Err(format!(
+                    "its peak memory cannot be told: the kernel counts our own {} KiB in until it is exceeded",
+                    run.rss_floor
+                ));
+            }
+            Source::Rss => run.max_rss as f64,
+            Source::Stdout(regex) => return number_in(regex, run),
+        };
+        positive(value).map_err(|why| format!("its {} is {value}: {why}", self.name))
+    }
+}
+
+fn pattern_of(spec: &str, pattern: &str) -> Result<Regex> {
+    let doing = || format!("reading the metric `{spec}`");
+    let regex = RegexBuilder::new(pattern).multi_line(true).size_limit(PATTERN_BYTES).build().map_err(|e| {
+        // The crate draws the pattern with a caret below over several lines; the last one says what is wrong.
+        let text = e.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        Error::input(doing(), format!("bad pattern: {}", last.strip_prefix("error: ").unwrap_or(last)))
+    })?;
+    match regex.captures_len() - 1 {
+        1 => Ok(regex),
+        0 => Err(Error::input(doing(), "the pattern has no capture group")
+            .hint("put the number in parentheses: stdout:ns_per_op ([0-9.]+)")),
+        n => Err(Error::input(doing(), format!("the pattern has {n} capture groups, one is wanted"))
+            .hint("write the others as (?:…)")),
+    }
+}
+
+fn number_in(regex: &Regex, run: &RunResult) -> Result<f64, String> {
+    let found = regex.captures_iter(&run.stdout).filter_map(|c| c.get(1)).last();
+    let Some(found) = found else {
+        return Err(format!("prints no metric: nothing matches `{regex}`; {}", run.said()));
+    };
+    let text = String::from_utf8_lossy(found.as_bytes());
+    let value: f64 =
+        text.trim().parse().map_err(|_| format!("prints no metric: `{regex}` found `{text}`, not a number"))?;
+    positive(value).map_err(|why| format!("`{regex}` found `{text}`: {why}"))
+}
+
+fn positive(value: f64) -> Result<f64, &'static str> {
+    if value.is_finite() && value > 0.0 {
+        Ok(value)
+    } else {
+        Err("a cost must be a finite number above 0, since ratios are taken")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::fake::result;
+
+    fn read(spec: &str, stdout: &str) -> Result<f64, String> {
+        let mut run = result(0.5);
+        run.stdout = stdout.as_bytes().to_vec();
+        MetricSpec::parse(spec, Better::Lower).unwrap().value(&run)
+    }
+
+    #[test]
+    fn the_last_match_counts() {
+        assert_eq!(read("stdout:^ns ([0-9.]+)$", "ns 1.5\nns 2.5\ntotal 9\n"), Ok(2.5));
+        assert_eq!(read("stdout:x=(\\S+)", "x=1e3"), Ok(1000.0));
+        assert_eq!(read("wall", ""), Ok(0.5));
+    }
+
+    #[test]
+    fn what_is_no_cost_is_refused_with_the_reason() {
+        for (text, wants) in [
+            ("x=", "nothing matches"),
+            ("x=NaN", "finite"),
+            ("x=inf", "finite"),
+            ("x=0", "above 0"),
+            ("x=-3", "above 0"),
+            ("x=1,234", "not a number"),
+        ] {
+            let why = read("stdout:x=(\\S+)", text).unwrap_err();
+            assert!(why.contains(wants), "{text}: {why}");
+        }
+        let why = read("stdout:ns ([0-9.]+)", "hello\nworld").unwrap_err();
+        assert!(why.contains("ns ([0-9.]+)") && why.contains("hello | world"), "{why}");
+    }
+
+    #[test]
+    fn memory_below_our_own_is_unknown() {
+        let mut run = result(1.0);
+        (run.max_rss, run.rss_floor) = (900, 1000);
+        let rss = MetricSpec::parse("rss", Better::Lower).unwrap();
+        assert!(rss.value(&run).is_err());
+        run.max_rss = 1001;
+        assert_eq!(rss.value(&run), Ok(1001.0));
+    }
+
+    #[test]
+    fn a_bad_spec_says_what_is_wrong_on_one_line() {
+        for (spec, wants) in [
+            ("stdout:(", "unclosed group"),
+            ("stdout:ns", "no capture group"),
+            ("stdout:(a)(b)", "2 capture groups"),
+            ("cycles", "no metric that is known"),
+            ("stdout:(a{1000}{1000}{1000})", "size limit"),
+        ] {
+            let e = MetricSpec::parse(spec, Better::Lower).unwrap_err().to_string();
+            assert!(e.contains(wants) && !e.contains('\n'), "{spec}: {e}");
+        }
+    }
+}
