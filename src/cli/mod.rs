@@ -7,11 +7,80 @@ pub mod diff;
 pub mod format;
 pub mod progress;
 pub mod scan;
+pub mod triage;
 
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
+use clap::{Parser, Subcommand};
+
+use crate::error::{Error, Exit, Result};
+
+/// Did my code get slower, or did its bytes merely move?
+#[derive(Debug, Parser)]
+#[command(name = "straddle", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Print the chain of causes of an error
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Triage(triage::TriageArgs),
+    Scan(scan::ScanArgs),
+    Diff(diff::DiffArgs),
+}
+
 /// Runs one command line. Never panics; a closed pipe is success.
-pub fn main(_args: impl Iterator<Item = OsString>) -> ExitCode {
-    ExitCode::from(2)
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return code(if error.use_stderr() { Exit::Input } else { Exit::Done });
+        }
+    };
+    let bisect = matches!(&cli.command, Command::Triage(args) if args.bisect);
+    let mut out = std::io::stdout().lock();
+    let exit = match run(&cli, &mut out) {
+        Ok(exit) => exit,
+        Err(error) => {
+            tell(&error, cli.verbose);
+            error.exit()
+        }
+    };
+    // `git bisect run` takes 125 for "cannot be tested", and 1..=124 for bad.
+    if bisect && exit > Exit::Gate { ExitCode::from(125) } else { code(exit) }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
+    match &cli.command {
+        Command::Triage(args) => triage::run(args, cli.quiet, out),
+        Command::Scan(args) => scan::run(args, out),
+        Command::Diff(args) => diff::run(args, out),
+    }
+}
+
+/// One line; with `-v` the chain of causes below it.
+fn tell(error: &Error, verbose: bool) {
+    let mut err = std::io::stderr().lock();
+    // A closed stderr must not change the exit code.
+    let _ = writeln!(err, "straddle: {error}");
+    let mut cause = error.source().filter(|_| verbose);
+    while let Some(next) = cause {
+        let _ = writeln!(err, "  because: {next}");
+        cause = next.source();
+    }
 }

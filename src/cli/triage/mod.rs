@@ -1,0 +1,312 @@
+//! `straddle triage`: did my code get slower, or did its bytes move?
+//!
+//! ```text
+//! Case ─▶ Versions ─▶ Cells of a look ─▶ rounds into a Record ─▶ Verdict ─┬─▶ report
+//!                        ▲                                               │
+//!                        └───────────────── not settled: the next look ──┘
+//! ```
+
+pub mod cells;
+pub mod versions;
+pub mod work;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use self::cells::{Cells, Made};
+use self::work::Work;
+use super::config::{self, Overrides};
+use super::format::Format;
+use super::progress::Progress;
+use crate::error::{Error, Exit, Result};
+use crate::measure::campaign::{self, Campaign, Ended, GroupCells};
+use crate::measure::cpus::CpuSet;
+use crate::measure::host;
+use crate::measure::metric::MetricSpec;
+use crate::measure::pilot::{self, Limits, PilotInfo};
+use crate::measure::record::{Better, Header, Matched, SCHEMA};
+use crate::measure::run::Real;
+use crate::measure::stop::{self, StopReason, StopToken};
+use crate::measure::workload::Workload;
+use crate::measure::writer::{Existing, RecordWriter};
+use crate::report;
+use crate::verdict::{self, Verdict, looks};
+
+/// Did my code get slower, or did its bytes merely move?
+#[derive(Clone, Debug, clap::Args)]
+pub struct TriageArgs {
+    /// A folder with a straddle.toml (default: the one here, if any)
+    pub case: Option<PathBuf>,
+    /// Two versions of the repository here
+    #[arg(long, value_name = "A..B")]
+    pub git: Option<String>,
+    /// The tree without the patch
+    #[arg(long, value_name = "TREE")]
+    pub base: Option<PathBuf>,
+    /// The tree with the patch
+    #[arg(long, value_name = "TREE")]
+    pub patched: Option<PathBuf>,
+    /// How a tree is built, run by `sh -c` in it
+    #[arg(long, value_name = "COMMAND")]
+    pub build: Option<String>,
+    /// Which linked file is meant, a glob on its path in the tree
+    #[arg(long, value_name = "GLOB")]
+    pub link: Option<String>,
+    /// What decides: wall, user, sys, cpu, rss or stdout:REGEX
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Vec<String>,
+    /// Whether a lower or a higher metric is better
+    #[arg(long, value_name = "lower|higher", value_parser = better)]
+    pub better: Option<Better>,
+    /// CPUs to run on: 0,1 or 2-5
+    #[arg(long, value_name = "SET")]
+    pub cpus: Option<String>,
+    /// How long to measure at most, from the end of the builds: 90s, 10m
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = config::duration)]
+    pub budget: Duration,
+    /// No more drawn layouts than this (two for every block)
+    #[arg(long, value_name = "MAX", default_value_t = looks::LAST.layouts as u32, value_parser = clap::value_parser!(u32).range(8..))]
+    pub layouts: u32,
+    /// Differences smaller than this do not matter
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    pub margin: f64,
+    /// Every draw follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Exit 125 where the answer is not known, for `git bisect run`
+    #[arg(long)]
+    pub bisect: bool,
+    /// How to write the verdict
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// What to run; {bin} stands for the variant, without it the variant takes the linked file's place
+    #[arg(last = true, value_name = "WORKLOAD")]
+    pub workload: Vec<String>,
+}
+
+fn better(text: &str) -> std::result::Result<Better, String> {
+    match text {
+        "lower" => Ok(Better::Lower),
+        "higher" => Ok(Better::Higher),
+        _ => Err("lower or higher".to_string()),
+    }
+}
+
+fn percent(text: &str) -> std::result::Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(p) if p > 0.0 && p <= 50.0 => Ok(p),
+        _ => Err("a percentage above 0 and up to 50".to_string()),
+    }
+}
+
+impl TriageArgs {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            base: self.base.clone(),
+            patched: self.patched.clone(),
+            git: self.git.clone(),
+            build: self.build.clone(),
+            link: self.link.clone(),
+            workload: self.workload.clone(),
+            metric: self.metric.clone(),
+            better: self.better,
+            cpus: self.cpus.clone(),
+        }
+    }
+}
+
+/// Runs a triage and writes its verdict.
+pub fn run(args: &TriageArgs, quiet: bool, out: &mut impl Write) -> Result<Exit> {
+    args.format.among("triage", &[Format::Table, Format::Json, Format::Markdown])?;
+    let progress = Progress::new(quiet);
+    let (verdict, record) = triage(args, &progress)?;
+    progress.done();
+    let page = || match args.format {
+        Format::Markdown => report::verdict::brief(&verdict),
+        _ => report::verdict::page(&verdict),
+    };
+    args.format.write(&verdict, page, out)?;
+    progress.step(&format!("record: {}", record.display()));
+    Ok(verdict.exit())
+}
+
+/// The pipeline, from a case to a verdict and the path of its record.
+fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> {
+    let case = config::resolve(args.case.as_deref(), &args.overrides())?;
+    let metric = MetricSpec::parse(case.metrics.first().map_or("wall", String::as_str), case.better)?;
+    let cpus = CpuSet::resolve(case.cpus.as_deref())?;
+    let work = Work::open(&case)?;
+    let versions = versions::build(&case, &work, progress)?;
+    let (suspects, identical) = versions.compare()?;
+
+    stop::listen();
+    let stop = StopToken::new(Some(args.budget));
+    let folder = work.variants()?;
+    let cells = Cells::new(&versions, folder.clone(), args.seed);
+    let path = std::env::var_os("PATH");
+    let workload = Workload::new(&case.workload, &versions.output, &work.slot(), path.as_deref())?;
+    let command = workload.command.clone();
+    let mut runner = Real::new(workload, cpus)?;
+    let started = work::now();
+    let mut header = Header {
+        schema: SCHEMA.to_string(),
+        tool: env!("CARGO_PKG_VERSION").to_string(),
+        case: case.name.clone(),
+        seed: format!("{:#x}", args.seed),
+        host: host::facts(runner.cpus(), runner.fixed_addresses()),
+        command,
+        metric: metric.metric(),
+        margin_percent: args.margin,
+        max_blocks: args.layouts / 2,
+        matched: Matched::default(),
+        suspects,
+        identical,
+        hashes: Default::default(),
+        started,
+    };
+    let record = work.record(&header.started);
+    if identical {
+        RecordWriter::create(&record, &header, Existing::Refuse)?.sync()?;
+        return Ok((read_back(&record)?, record));
+    }
+
+    let mut first = first_look(&cells, progress)?;
+    header.matched = cells.matched(first.made.iter());
+    header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
+    let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
+        Some(pilot) => pilot,
+        None => return Err(Error::machine("running the workload for the first time", "stopped before it ended")),
+    };
+    let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
+    let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
+    let mut looking = Looking { campaign, cells, stop, progress, pilot, rounds: 0, problems: versions.problems.clone() };
+    let ended = looking.run(&mut first);
+    drop(work::clear(&folder));
+    ended?;
+    let verdict = read_back(&record)?;
+    Ok((verdict, record))
+}
+
+/// The verdict of the record as it lies on the disk: what is printed now is what `straddle verdict` prints later.
+fn read_back(record: &std::path::Path) -> Result<Verdict> {
+    Ok(verdict::verdict(&crate::measure::record::Record::parse(&crate::open::text(record)?)?))
+}
+
+/// The groups of a look and what a link of them cost.
+struct Look {
+    made: Vec<Made>,
+    /// Seconds for each linked and proven variant.
+    link_seconds: f64,
+}
+
+impl Look {
+    fn groups(&self) -> Vec<GroupCells> {
+        self.made.iter().map(|m| m.group.clone()).collect()
+    }
+}
+
+fn first_look(cells: &Cells, progress: &Progress) -> Result<Look> {
+    let (blocks, layouts) = (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32);
+    progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
+    let began = Instant::now();
+    let mut made = cells.groups(0..blocks, 0..layouts)?;
+    made.extend(cells.beside()?);
+    let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
+    Ok(Look { made, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
+}
+
+fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &Look, stop: &StopToken) -> Result<Option<PilotInfo>> {
+    use crate::measure::record::{Cell, Group};
+    let block = look.made.iter().map(|m| &m.group).find(|g| g.group == Group::Block && g.number == 0);
+    let cell = |which| block.and_then(|b| b.cells.iter().find(|c| c.cell == which));
+    match (cell(Cell::B0), cell(Cell::P0)) {
+        (Some(base), Some(patched)) => pilot::pilot(runner, metric, &Limits::default(), base, patched, stop),
+        _ => Err(Error::input("running the workload for the first time", "block 0 has no as-built pair")),
+    }
+}
+
+/// A campaign from look to look.
+struct Looking<'a> {
+    campaign: Campaign<Real>,
+    cells: Cells<'a>,
+    stop: StopToken,
+    progress: &'a Progress,
+    pilot: PilotInfo,
+    /// B, chosen once from the pilot.
+    rounds: u32,
+    problems: Vec<String>,
+}
+
+impl Looking<'_> {
+    /// Rounds until the verdict is settled, the looks are used up, or somebody stops it.
+    fn run(&mut self, first: &mut Look) -> Result<()> {
+        for problem in &self.problems {
+            self.progress.step(problem);
+        }
+        if self.rounds_of(first, verdict::decide::PILOT_ROUNDS)?.is_some() {
+            return Ok(());
+        }
+        let price = (first.link_seconds / self.pilot.seconds_per_run).ceil();
+        self.rounds = verdict::rounds_wanted(self.campaign.record(), price as u32);
+        self.warn_if_undecidable();
+        if self.rounds_of(first, self.rounds.saturating_sub(verdict::decide::PILOT_ROUNDS))?.is_some() {
+            return Ok(());
+        }
+        let mut done = looks::FIRST;
+        loop {
+            let verdict = verdict::verdict(self.campaign.record());
+            let max = self.campaign.record().header.max_blocks as usize;
+            let (false, Some(next)) = (verdict.settled(), looks::after(Some(done), max)) else { return Ok(()) };
+            let (blocks, layouts) = (done.blocks as u32..next.blocks as u32, done.layouts as u32..next.layouts as u32);
+            self.progress.update(&format!("linking {} more blocks", blocks.len()));
+            let look = Look { made: self.cells.groups(blocks, layouts)?, link_seconds: first.link_seconds };
+            let stopped = self.rounds_of(&look, self.rounds)?;
+            look.made.iter().filter_map(Made::folder).for_each(|folder| drop(work::clear(folder)));
+            if stopped.is_some() {
+                return Ok(());
+            }
+            done = next;
+        }
+    }
+
+    /// `Some`: stopped early.
+    fn rounds_of(&mut self, look: &Look, rounds: u32) -> Result<Option<StopReason>> {
+        let start = self.campaign.next_round();
+        let (progress, seconds) = (self.progress, self.pilot.seconds_per_run);
+        let groups = look.groups();
+        let cells: usize = groups.iter().map(|g| g.cells.len()).sum();
+        let stop = self.stop;
+        let mut tell = |p: campaign::Progress| {
+            let share = p.groups_done as f64 / p.groups.max(1) as f64;
+            let left = f64::from(p.rounds_end - p.round) - share;
+            let left = left * cells as f64 * seconds;
+            progress.update(&format!(
+                "round {} of {}, {} runs, {} failed, {} disturbed; {left:.0} s to the next look, {} of the budget left",
+                p.round + 1,
+                p.rounds_end,
+                p.runs,
+                p.failed,
+                p.contaminated,
+                stop.remaining().map_or_else(String::new, |d| format!("{:.0} s", d.as_secs_f64())),
+            ));
+        };
+        match self.campaign.rounds(&groups, start..start + rounds, &self.stop, &mut tell)? {
+            Ended::Done => Ok(None),
+            Ended::Stopped(reason) => Ok(Some(reason)),
+        }
+    }
+
+    fn warn_if_undecidable(&self) {
+        let Some(reach) = verdict::decidable_margin(self.campaign.record(), self.rounds) else { return };
+        if !reach.reachable {
+            self.progress.step(&format!(
+                "at this noise a margin of {:.1} % cannot be decided within {} blocks; {:.1} % can (--margin {:.1})",
+                self.campaign.record().header.margin_percent,
+                self.campaign.record().header.max_blocks,
+                reach.margin_percent,
+                reach.margin_percent,
+            ));
+        }
+    }
+}
