@@ -89,9 +89,7 @@ fn copy_folder(from: &Path, to: &Path, top: &Path, slot: &Path, done: &mut Popul
             copy_folder(&source, &target, top, slot, done)?;
         } else if kind.is_symlink() {
             let link = fs::read_link(&source).map_err(io)?;
-            // A link into the tree itself must lead into the copy, or the build would leave the slot.
-            let link = link.strip_prefix(top).map(|below| slot.join(below)).unwrap_or(link);
-            symlink(link, &target).map_err(io)?;
+            symlink(repoint(&link, from, top, slot), &target).map_err(io)?;
             done.files += 1;
         } else if kind.is_file() {
             fs::copy(&source, &target).map_err(io)?;
@@ -103,6 +101,18 @@ fn copy_folder(from: &Path, to: &Path, top: &Path, slot: &Path, done: &mut Popul
     }
     let mode = fs::metadata(from).map_err(io)?.permissions();
     keep_time(from, to).and_then(|()| fs::set_permissions(to, mode)).map_err(io)
+}
+
+/// Where a link of `folder` must point in the copy. An absolute link into the tree itself must lead into the copy, or the
+/// build would leave the slot; a relative one that leads out of the tree must still find its file, from elsewhere.
+fn repoint(link: &Path, folder: &Path, top: &Path, slot: &Path) -> PathBuf {
+    if let Ok(below) = link.strip_prefix(top) {
+        return slot.join(below);
+    }
+    match folder.join(link).canonicalize() {
+        Ok(file) if link.is_relative() && !file.starts_with(top) => file,
+        _ => link.to_owned(),
+    }
 }
 
 fn keep_time(from: &Path, to: &Path) -> std::io::Result<()> {
