@@ -2,6 +2,9 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
+pub mod format;
+pub mod verdict;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

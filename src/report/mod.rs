@@ -3,3 +3,4 @@
 pub mod markdown;
 pub mod page;
 pub mod table;
+pub mod verdict;

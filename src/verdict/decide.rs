@@ -170,11 +170,12 @@ fn hindrance(e: &Estimates, look: Look) -> Option<Hindrance> {
     found.max_by_key(|h| h.blocks.unwrap_or(u32::MAX))
 }
 
-/// The half-width that would decide: 0.6 of the way from the centre to the nearer claim (for a centre of 0, the 0.6 M
-/// that holds in 90 % of cases).
+/// The half-width that would decide: 0.6 M (it does in 90 % of cases), or 0.6 of the way from the margin to a centre
+/// that lies further out. An interval that is as narrow already sits on an edge: 0.6 of the way to the nearer claim.
 fn target(interval: Interval, e: &Estimates) -> f64 {
     let centre = interval.centre.abs();
-    0.6 * (centre - e.margin).max(e.tolerance - centre)
+    let (out, within) = (centre - e.margin, e.tolerance - centre);
+    if interval.half > 0.6 * e.tolerance { 0.6 * out.max(e.tolerance) } else { 0.6 * out.max(within) }
 }
 
 /// The first look at which t · s / sqrt(n) reaches the target; past the table its last t is kept.
