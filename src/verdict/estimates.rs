@@ -63,6 +63,8 @@ pub struct Estimates {
     pub iota: Interval,
     /// gamma + lambda: what the two axes explain.
     pub total: Interval,
+    /// gamma and lambda without the as-built block: what they are if that one has something of its own.
+    pub without_as_built: (Interval, Interval),
     pub kappa: Interval,
     /// The as-built pair, as measured here.
     pub delta: Interval,
@@ -114,6 +116,8 @@ impl Estimates {
         let blocks: Vec<BlockFit> = runs.blocks.iter().filter_map(fit_block).collect();
         let layouts: Vec<LayoutFit> = runs.layouts.iter().filter_map(fit_layout).collect();
         let over_blocks = |weights| mean_interval(&contrasts(&blocks, weights), t_blocks);
+        let drawn: Vec<BlockFit> = blocks.iter().copied().filter(|block| block.number != 0).collect();
+        let over_drawn = |weights| mean_interval(&contrasts(&drawn, weights), t_blocks);
         let differences: Vec<f64> = layouts.iter().map(|l| l.difference).collect();
         let total = over_blocks(weights::TOTAL);
         let as_built = runs.blocks.first().filter(|block| block.number == 0);
@@ -128,6 +132,7 @@ impl Estimates {
             lambda: over_blocks(weights::LUCK),
             iota: over_blocks(weights::INTERACTION),
             total,
+            without_as_built: (over_drawn(weights::CODE), over_drawn(weights::LUCK)),
             kappa: mean_interval(&differences, t_layouts),
             delta,
             rho: Interval { centre: delta.centre - total.centre, half: delta.half.hypot(total.half) },
