@@ -8,6 +8,7 @@ pub mod format;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod verdict;
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ enum Command {
     Triage(triage::TriageArgs),
     Scan(scan::ScanArgs),
     Diff(diff::DiffArgs),
+    Verdict(verdict::VerdictArgs),
 }
 
 /// Runs one command line. Never panics; a closed pipe is success.
@@ -70,6 +72,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
         Command::Triage(args) => triage::run(args, cli.quiet, out),
         Command::Scan(args) => scan::run(args, out),
         Command::Diff(args) => diff::run(args, out),
+        Command::Verdict(args) => verdict::run(args, out),
     }
 }
 

@@ -146,7 +146,8 @@ fn check_ended(build: &Build, status: libc::c_int, log: &Path) -> Result<()> {
     let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n  ");
-    let said = if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n  {tail}") };
+    let said =
+        if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n  {tail}") };
     Err(Error::input(format!("running the build `{}`", build.shown()), format!("{how}; {said}")))
 }
 

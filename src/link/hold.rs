@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use libc::{c_int, pid_t};
 
 use crate::error::{Error, Result};
-use crate::link::stored::{Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, Stored};
 use crate::link::store::{self, Store};
+use crate::link::stored::{Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, Stored};
 use crate::link::trace::{Next, Watch};
 use crate::link::words::{self, Word, Words};
 use crate::link::{Input, content, paths, thin};
@@ -75,7 +75,8 @@ impl<'a> Session<'a> {
     fn read(&self, pid: pid_t, program: PathBuf) -> std::result::Result<Option<Held>, &'static str> {
         let line = fs::read(proc(pid, "cmdline")).map_err(|_| "its command line could not be read")?;
         let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        let line: Option<Vec<String>> = line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0).map(utf8).collect();
+        let line: Option<Vec<String>> =
+            line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0).map(utf8).collect();
         let Some((argv0, args)) = line.as_deref().and_then(<[String]>::split_first) else {
             return Err("its command line is not UTF-8");
         };
@@ -101,7 +102,9 @@ impl<'a> Session<'a> {
     /// Turns a link that was done beside into one that can be done again.
     fn gather(&mut self, held: Held) -> Result<(Captured, String)> {
         let read = |name: &str| {
-            fs::read(held.beside.path().join(name)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+            fs::read(held.beside.path().join(name))
+                .map(|b| String::from_utf8_lossy(&b).into_owned())
+                .unwrap_or_default()
         };
         let (map, rule) = (read("map"), read("dependencies"));
         let mut link = Captured {
@@ -386,12 +389,26 @@ mod tests {
 
     #[test]
     fn linkers_are_known_by_name() {
-        for yes in ["ld", "ld.bfd", "x86_64-linux-gnu-ld.bfd", "ld.gold", "ld.lld", "ld.lld-14", "lld", "rust-lld",
-            "mold", "ld.mold", "lld-19", "aarch64-linux-gnu-ld", "ld (deleted)"]
-        {
+        for yes in [
+            "ld",
+            "ld.bfd",
+            "x86_64-linux-gnu-ld.bfd",
+            "ld.gold",
+            "ld.lld",
+            "ld.lld-14",
+            "lld",
+            "rust-lld",
+            "mold",
+            "ld.mold",
+            "lld-19",
+            "aarch64-linux-gnu-ld",
+            "ld (deleted)",
+        ] {
             assert!(is_linker(Path::new(yes)), "{yes}");
         }
-        for no in ["collect2", "gcc", "ld-linux-x86-64.so.2", "build", "old", "ldd", "ldconfig", "world", "ld.so", "cc1"] {
+        for no in
+            ["collect2", "gcc", "ld-linux-x86-64.so.2", "build", "old", "ldd", "ldconfig", "world", "ld.so", "cc1"]
+        {
             assert!(!is_linker(Path::new(no)), "{no}");
         }
     }

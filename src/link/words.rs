@@ -241,7 +241,9 @@ impl Words {
 /// gcc's plugin is told where to write which symbol won; clang's where to leave intermediate files.
 fn writes(plugin_option: &str) -> bool {
     let option = plugin_option.trim_start_matches('-');
-    ["fresolution=", "obj-path=", "save-temps", "stats-file=", "thinlto-index-only="].iter().any(|w| option.starts_with(w))
+    ["fresolution=", "obj-path=", "save-temps", "stats-file=", "thinlto-index-only="]
+        .iter()
+        .any(|w| option.starts_with(w))
 }
 
 /// `--name=value` or `-Xvalue`: the kind, the part to keep in front, the value.
@@ -282,7 +284,9 @@ fn apart(option: &str) -> Option<Value> {
 
 /// A long option with one dash that begins like `-o…`, `-L…`, `-T…`, `-R…`.
 fn is_long(name: &str) -> bool {
-    LONG.iter().any(|(n, _)| *n == name) || name.starts_with("Ttext=") || matches!(name, "omagic" | "relax" | "only-keep-debug")
+    LONG.iter().any(|(n, _)| *n == name)
+        || name.starts_with("Ttext=")
+        || matches!(name, "omagic" | "relax" | "only-keep-debug")
 }
 
 /// Replaces each `@file` by the words in it, as libiberty's `expandargv` does: white space separates, quotes of both
@@ -333,7 +337,11 @@ mod tests {
     }
 
     fn inputs(words: &Words) -> Vec<&str> {
-        words.words.iter().filter_map(|w| if let Word::Input { text, .. } = w { Some(text.as_str()) } else { None }).collect()
+        words
+            .words
+            .iter()
+            .filter_map(|w| if let Word::Input { text, .. } = w { Some(text.as_str()) } else { None })
+            .collect()
     }
 
     #[test]

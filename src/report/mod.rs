@@ -5,3 +5,4 @@ pub mod markdown;
 pub mod page;
 pub mod scan;
 pub mod table;
+pub mod verdict;

@@ -14,17 +14,17 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", page.title)?;
     }
     if !page.sentence.is_empty() {
-        writeln!(out, "{}", page.sentence)?;
+        write_wrapped(&page.sentence, "", out)?;
     }
     for block in &page.blocks {
         writeln!(out)?;
         match block {
-            Block::Text(text) => writeln!(out, "{text}")?,
+            Block::Text(text) => write_wrapped(text, "", out)?,
             Block::Table(table) => write_table(table, out)?,
             Block::List { heading, items } => {
                 writeln!(out, "{heading}")?;
                 for item in items {
-                    writeln!(out, "  {item}")?;
+                    write_wrapped(item, "  ", out)?;
                 }
             }
         }
@@ -33,9 +33,31 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
     }
     for note in &page.notes {
-        writeln!(out, "{note}")?;
+        write_wrapped(note, "", out)?;
     }
     Ok(())
+}
+
+/// Columns of a line of prose; tables are as wide as they are.
+const WIDTH: usize = 100;
+
+/// Prose, broken between words. `indent` stands before every line, two more blanks before all but the first.
+fn write_wrapped(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    let mut line = indent.to_string();
+    let mut empty = true;
+    for word in text.split(' ') {
+        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            writeln!(out, "{line}")?;
+            line = format!("{indent}  ");
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    writeln!(out, "{line}")
 }
 
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {

@@ -44,3 +44,5 @@ pub fn verdict(record: &Record) -> Verdict {
 pub(crate) mod simulated;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;

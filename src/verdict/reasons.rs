@@ -114,10 +114,13 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
         _ => ("the as-built pair", &v.headline),
     };
     let more = match needs.blocks {
+        Some(blocks) if blocks > looks::LAST.blocks as u32 => {
+            format!("it would take more than the {} blocks of the last look", looks::LAST.blocks)
+        }
         Some(blocks) => format!("about {} would settle it", count(u64::from(blocks), "block")),
         None => format!(
             "its centre lies on the margin of {} %, so no number of blocks settles it: choose another margin",
-            digits(v.margin_percent)
+            v.margin_percent
         ),
     };
     let had = format!("{} and {}", count(v.blocks as u64, "block"), count(v.layouts as u64, "layout"));
@@ -174,7 +177,7 @@ fn over_layouts(v: &Verdict) -> Option<String> {
     };
     Some(format!(
         "beyond {} % the patch is {} in {} of {} layouts{faster}; an effect in fewer than 3 of {} layouts may be unseen",
-        digits(v.margin_percent),
+        v.margin_percent,
         worse(&v.metric),
         over.slower_in,
         over.of,

@@ -92,7 +92,7 @@ impl Runs {
         let sign = if record.header.metric.better == Better::Lower { 1.0 } else { -1.0 };
         let mut samples: Vec<(&Sample, Result<f64, &'static str>)> =
             record.samples.iter().map(|s| (s, cost(s, sign))).collect();
-        samples.sort_by(|(a, _), (b, _)| place(a).cmp(&place(b)));
+        samples.sort_by_cached_key(|(s, _)| place(s));
         let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
         let mut twin = Unit::default();
         for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {

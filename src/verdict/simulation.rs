@@ -55,8 +55,8 @@ fn ln(x: f64) -> f64 {
 }
 
 #[test]
-fn simulation_luck_ln_8_at_1_percent_noise_n_200() {
-    let tally = Tally::of(&World::new(0.0, ln(8.0)), 0.01, 200);
+fn simulation_luck_ln_8_at_1_percent_noise_n_600() {
+    let tally = Tally::of(&World::new(0.0, ln(8.0)), 0.01, 600);
     tally.expect(Answer::Alignment, 99);
     assert!(tally.median_runs() <= 320, "{} runs", tally.median_runs());
     assert!(tally.covers(|v| v.code_effect, 0.0) >= 96);
@@ -66,92 +66,92 @@ fn simulation_luck_ln_8_at_1_percent_noise_n_200() {
 }
 
 #[test]
-fn simulation_luck_5_percent_at_1_percent_noise_n_200() {
-    let tally = Tally::of(&World::new(0.0, 0.05), 0.01, 200);
+fn simulation_luck_5_percent_at_1_percent_noise_n_600() {
+    let tally = Tally::of(&World::new(0.0, 0.05), 0.01, 600);
     tally.expect(Answer::Alignment, 97);
     assert!(tally.median_runs() <= 900, "{} runs", tally.median_runs());
     assert!(tally.covers(|v| v.layout_luck, 0.05) >= 96);
 }
 
 #[test]
-fn simulation_code_5_percent_at_1_percent_noise_n_200() {
-    Tally::of(&World::new(0.05, 0.0), 0.01, 200).expect(Answer::Code, 97);
+fn simulation_code_5_percent_at_1_percent_noise_n_600() {
+    Tally::of(&World::new(0.05, 0.0), 0.01, 600).expect(Answer::Code, 97);
 }
 
 #[test]
-fn simulation_faster_code_at_1_percent_noise_n_100() {
-    let tally = Tally::of(&World::new(-0.05, 0.0), 0.01, 100);
+fn simulation_faster_code_at_1_percent_noise_n_300() {
+    let tally = Tally::of(&World::new(-0.05, 0.0), 0.01, 300);
     tally.expect(Answer::Code, 97);
     assert_eq!(tally.count(|v| v.exit() == crate::error::Exit::Gate), 0, "faster code is no violation");
 }
 
 #[test]
-fn simulation_atomic_without_luck_n_200() {
-    Tally::of(&World::atomic((ln(1.9), ln(1.9)), 0.0), 0.01, 200).expect(Answer::Code, 99);
-    Tally::of(&World::atomic((0.45, 0.45), 0.0), 0.03, 200).expect(Answer::Code, 99);
+fn simulation_atomic_without_luck_n_600() {
+    Tally::of(&World::atomic((ln(1.9), ln(1.9)), 0.0), 0.01, 600).expect(Answer::Code, 99);
+    Tally::of(&World::atomic((0.45, 0.45), 0.0), 0.03, 600).expect(Answer::Code, 99);
 }
 
 #[test]
-fn simulation_atomic_and_luck_ln_6_n_200() {
-    let tally = Tally::of(&World::atomic((ln(1.9), 0.45), ln(6.0)), 0.01, 200);
+fn simulation_atomic_and_luck_ln_6_n_600() {
+    let tally = Tally::of(&World::atomic((ln(1.9), 0.45), ln(6.0)), 0.01, 600);
     tally.expect(Answer::Both, 99);
     assert!(tally.median_runs() <= 320, "{} runs", tally.median_runs());
-    Tally::of(&World::atomic((ln(1.9), 0.45), ln(6.0)), 0.10, 100).expect(Answer::Both, 99);
+    Tally::of(&World::atomic((ln(1.9), 0.45), ln(6.0)), 0.10, 300).expect(Answer::Both, 99);
 }
 
 #[test]
-fn simulation_4_and_4_percent_n_100() {
-    let tally = Tally::of(&World::new(0.04, 0.04), 0.01, 100);
+fn simulation_4_and_4_percent_n_300() {
+    let tally = Tally::of(&World::new(0.04, 0.04), 0.01, 300);
     tally.expect(Answer::Both, 97);
     assert_eq!(tally.count(|v| v.masked), 0);
-    Tally::of(&World::new(0.04, 0.04), 0.03, 100).expect(Answer::Both, 95);
+    Tally::of(&World::new(0.04, 0.04), 0.03, 300).expect(Answer::Both, 95);
 }
 
 #[test]
-fn simulation_masked_4_percent_n_100() {
-    let tally = Tally::of(&World::new(0.04, -0.04), 0.01, 100);
+fn simulation_masked_4_percent_n_300() {
+    let tally = Tally::of(&World::new(0.04, -0.04), 0.01, 300);
     tally.expect(Answer::Both, 97);
     assert_eq!(tally.count(|v| v.masked), tally.count(|v| v.verdict == Answer::Both));
 }
 
 #[test]
-fn simulation_only_together_n_100() {
+fn simulation_only_together_n_300() {
     let world = World { code: (0.0, ln(8.0)), over: vec![(0.6, 0.0), (0.4, ln(8.0))], ..World::new(0.0, 0.0) };
-    let tally = Tally::of(&world, 0.02, 100);
+    let tally = Tally::of(&world, 0.02, 300);
     let together = tally.count(|v| v.only_together);
     assert_eq!(together, tally.count(|v| v.verdict == Answer::Both));
-    assert!(together >= 70, "{together}: {:?}", tally.blocked());
+    assert!(together >= 210, "{together}: {:?}", tally.blocked());
 }
 
 #[test]
-fn simulation_nothing_at_1_percent_noise_n_150() {
-    let tally = Tally::of(&World::new(0.0, 0.0), 0.01, 150);
+fn simulation_nothing_at_1_percent_noise_n_600() {
+    let tally = Tally::of(&World::new(0.0, 0.0), 0.01, 600);
     tally.expect(Answer::NotReproduced, 97);
     assert!(tally.median_runs() <= 900, "{} runs", tally.median_runs());
 }
 
 #[test]
-fn simulation_luck_ln_8_at_10_percent_noise_n_100() {
-    Tally::of(&World::new(0.0, ln(8.0)), 0.10, 100).expect(Answer::Alignment, 97);
+fn simulation_luck_ln_8_at_10_percent_noise_n_300() {
+    Tally::of(&World::new(0.0, ln(8.0)), 0.10, 300).expect(Answer::Alignment, 97);
 }
 
 /// The code costs exactly the margin: `alignment` and nothing else may be said, and at most 2.5 % may be wrong.
 #[test]
-fn simulation_code_on_the_margin_n_60() {
-    let tally = Tally::of(&World::new(0.01, 0.05), 0.01, 60);
+fn simulation_code_on_the_margin_n_200() {
+    let tally = Tally::of(&World::new(0.01, 0.05), 0.01, 200);
     let wrong = tally.count(|v| !matches!(v.verdict, Answer::Alignment | Answer::Inconclusive));
-    assert!(wrong <= 2, "{wrong} of 60");
+    assert!(wrong <= 5, "{wrong} of 200");
 }
 
 /// Every link has luck of its own, SD 1 %: four links, however often run, would take it for an effect in 40 %.
 #[test]
-fn simulation_link_luck_of_1_percent_n_60() {
+fn simulation_link_luck_of_1_percent_n_200() {
     let world = World { link_luck: 0.01, ..World::new(0.0, 0.05) };
-    let tally = Tally::of(&world, 0.01, 60);
+    let tally = Tally::of(&world, 0.01, 200);
     tally.expect(Answer::Alignment, 60);
     assert!(tally.covers(|v| v.code_effect, 0.0) >= 95);
     assert!(tally.covers(|v| v.layout_luck, 0.05) >= 95);
-    Tally::of(&World { luck: 0.0, ..world }, 0.01, 30).expect(Answer::NotReproduced, 40);
+    Tally::of(&World { luck: 0.0, ..world }, 0.01, 200).expect(Answer::NotReproduced, 40);
 }
 
 /// 3 % of luck that a transplant fails to carry must not be blamed on the code.
@@ -169,6 +169,31 @@ fn simulation_a_remainder_is_unexplained_n_60() {
     let tally = Tally::of(&World { remainder: 0.05, ..World::new(0.0, 0.0) }, 0.01, 60);
     assert_eq!(tally.count(|v| v.verdict == Answer::Code), 0);
     assert!(tally.count(|v| v.blocked_by == Some(Blocked::Unexplained)) >= 54, "{:?}", tally.blocked());
+    let tally = Tally::of(&World { remainder: ln(2.0), ..World::new(0.0, 0.0) }, 0.01, 60);
+    assert!(tally.count(|v| v.blocked_by == Some(Blocked::Unexplained)) >= 59, "{:?}", tally.blocked());
+}
+
+#[test]
+fn simulation_3_percent_noise_n_100() {
+    Tally::of(&World::new(0.0, ln(8.0)), 0.03, 100).expect(Answer::Alignment, 99);
+    Tally::of(&World::new(0.0, 0.05), 0.03, 100).expect(Answer::Alignment, 90);
+    Tally::of(&World::new(0.05, 0.0), 0.03, 100).expect(Answer::Code, 90);
+    Tally::of(&World::new(0.0, 0.0), 0.03, 100).expect(Answer::NotReproduced, 85);
+}
+
+/// A campaign of a fixed size uses its column of the table; its as-built pair has no more rounds than the others, and
+/// two links of one base must not be called different for that.
+#[test]
+fn simulation_of_a_fixed_size_n_300() {
+    let fixed = |world: World, sd, seed: u64| {
+        let record = Campaign::new(world, sd, 1 + seed).fixed(12, 6);
+        (super::verdict(&record), record)
+    };
+    let tally = Tally { ended: (0..300).map(|seed| fixed(World::new(0.0, ln(8.0)), 0.03, seed)).collect() };
+    tally.expect(Answer::Alignment, 98);
+    assert!(tally.count(|v| v.blocked_by == Some(Blocked::AA)) <= 3, "{:?}", tally.blocked());
+    let tally = Tally { ended: (0..300).map(|seed| fixed(World::new(0.0, 0.0), 0.005, seed)).collect() };
+    tally.expect(Answer::NotReproduced, 90);
 }
 
 #[test]

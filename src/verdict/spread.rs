@@ -1,6 +1,6 @@
 //! How much layouts differ from each other: remarks beside the estimates, never a gate.
 
-use super::robust::{deviation, mean, sorted, trimmed_mean};
+use super::robust::{deviation, f_quantile, mean, sorted, trimmed_mean};
 use super::runs::Unit;
 
 /// What one version costs over the drawn layouts, in ln units.
@@ -112,12 +112,6 @@ impl Squares {
     }
 }
 
-/// The p quantile of F with these degrees of freedom, through the beta distribution.
-fn f_quantile(p: f64, d1: f64, d2: f64) -> f64 {
-    let x = statrs::function::beta::inv_beta_reg(d1 / 2.0, d2 / 2.0, p);
-    d2 * x / (d1 * (1.0 - x))
-}
-
 /// Layout + round by least squares. Layouts that share no round, directly or through others, were measured at
 /// different times: they are compared only among themselves.
 fn two_way(table: &[(&[u32], Vec<f64>)]) -> Option<Squares> {
@@ -189,5 +183,73 @@ fn parts(cells: &[(usize, usize, f64)], layouts: usize, rounds: usize) -> Vec<us
         if !changed {
             return layout;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_distr::{Distribution, Exp1, StandardNormal};
+
+    /// Case B9: 20 values in two tight clusters.
+    #[test]
+    fn two_tight_groups_are_named_and_one_cloud_is_not() {
+        let low = (0..12).map(|i| 1.0 + 0.002 * f64::from(i));
+        let high = (0..8).map(|i| 1.3 + 0.002 * f64::from(i));
+        let found = modes(&low.clone().chain(high.clone()).collect::<Vec<_>>(), 0.01).unwrap();
+        assert_eq!((found.low, found.high), (12, 8));
+        assert!((found.apart - 0.296).abs() < 1e-9);
+        assert_eq!(modes(&low.collect::<Vec<_>>(), 0.01), None);
+        assert_eq!(modes(&[1.0, 1.0, 2.0, 2.0], 0.01), None, "four values are no two groups");
+        assert_eq!(modes(&[], 0.01), None);
+        // Case B15 writ large: no spread within the groups at all.
+        assert_eq!(modes(&[1.0, 1.0, 1.0, 1.0, 1.24, 1.24, 1.24, 1.24], 0.01).map(|m| m.low), Some(4));
+    }
+
+    #[test]
+    fn one_cloud_rarely_looks_like_two() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(5);
+        for n in [8, 12, 24, 48] {
+            let mut found = [0; 3];
+            for _ in 0..1000 {
+                let normal: Vec<f64> = (0..n).map(|_| StandardNormal.sample(&mut rng)).collect();
+                let flat: Vec<f64> = (0..n).map(|_| rng.random()).collect();
+                let skewed: Vec<f64> = (0..n).map(|_| Exp1.sample(&mut rng)).collect();
+                for (count, values) in found.iter_mut().zip([normal, flat, skewed]) {
+                    *count += usize::from(modes(&values, 0.01).is_some());
+                }
+            }
+            assert!(found.iter().all(|&count| count <= 20), "n = {n}: {found:?} of 1000");
+        }
+    }
+
+    fn unit(number: u32, rounds: std::ops::Range<u32>, level: f64) -> Unit {
+        let y = |r: u32| {
+            let (l, r) = (f64::from(number + 1), f64::from(r));
+            (2.3 * l).sin() * 0.04 + (1.1 * (r + 1.0)).cos() * 0.05 + 0.01 * (3.1 * l * (r + 2.0)).sin() + level
+        };
+        let column: Vec<f64> = rounds.clone().map(y).collect();
+        Unit { number, rounds: rounds.collect(), cells: [column.clone(), vec![], vec![], column] }
+    }
+
+    /// Eight layouts, six rounds, in closed form; mean squares and F from an independent program.
+    #[test]
+    fn the_layout_sd_agrees_with_another_program() {
+        let units: Vec<Unit> = (0..8).map(|l| unit(l, 0..6, 0.0)).collect();
+        let s = spread(&units, 0, 0.01).unwrap();
+        assert!((s.sd.unwrap() - 0.029_611_256_678).abs() < 1e-9);
+        let (low, high) = s.sd_interval.unwrap();
+        assert!((low - 0.018_047_942_9).abs() < 1e-7 && (high - 0.061_716_774_4).abs() < 1e-7, "{low} {high}");
+    }
+
+    /// Layouts of a later look were run an hour later, when the machine was 30 % slower: that is not layout.
+    #[test]
+    fn looks_are_compared_only_within_themselves() {
+        let mut units: Vec<Unit> = (0..8).map(|l| unit(l, 0..6, 0.0)).collect();
+        let first = spread(&units, 0, 0.01).unwrap().sd.unwrap();
+        units.extend((0..8).map(|l| unit(l, 6..12, 0.3)));
+        let both = spread(&units, 0, 0.01).unwrap().sd.unwrap();
+        assert!((both - first).abs() < 0.002, "{first} {both}");
     }
 }

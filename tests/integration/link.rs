@@ -180,7 +180,11 @@ fn probes_change_nothing_and_are_counted() {
     assert_eq!(capture.skipped.values().sum::<usize>(), 3, "{:?}", capture.skipped);
     assert!(fs::read_to_string(place.tree().join("version")).unwrap().contains("ld"));
     let log = fs::read_to_string(capture.build_log()).unwrap();
-    assert_eq!(log.matches("undefined reference to `f'").count(), 1, "the link beside says nothing into the build: {log}");
+    assert_eq!(
+        log.matches("undefined reference to `f'").count(),
+        1,
+        "the link beside says nothing into the build: {log}"
+    );
 }
 
 /// Signals, job control, threads and vfork behave as without us.
@@ -200,7 +204,10 @@ fn a_process_that_outlives_the_build_is_let_go() {
     let place = Place::new("");
     let capture = place.capture("(setsid sleep 30 & echo $! > pid) ; gcc src/main.c src/f.c src/g.c -o x").unwrap();
     assert!(capture.problems.iter().any(|p| p.contains("went on running")), "{:?}", capture.problems);
-    sh(&place.tree(), "kill -0 $(cat pid); test \"$(grep TracerPid /proc/$(cat pid)/status | cut -f2)\" = 0; kill $(cat pid)");
+    sh(
+        &place.tree(),
+        "kill -0 $(cat pid); test \"$(grep TracerPid /proc/$(cat pid)/status | cut -f2)\" = 0; kill $(cat pid)",
+    );
 }
 
 #[test]
@@ -292,7 +299,8 @@ fn two_copies_of_a_tree_link_to_the_same_bytes() {
 
 #[test]
 fn link_time_optimisation_is_refused_only_where_it_is_taken_in() {
-    let place = Place::new("echo 'int unused(void){return 0;}' > src/unused.c; gcc -c -flto src/unused.c -o src/unused.o");
+    let place =
+        Place::new("echo 'int unused(void){return 0;}' > src/unused.c; gcc -c -flto src/unused.c -o src/unused.o");
     let capture = place
         .capture(&format!(
             "{OBJECTS} gcc -flto -c src/f.c -o src/lto.o; ar rcs lib/libf.a src/lto.o; ar rcs lib/libu.a src/unused.o; \

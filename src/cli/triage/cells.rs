@@ -98,8 +98,13 @@ impl<'a> Cells<'a> {
         let targets = variant::random_targets(&base.program, &patched.program, &mut rng);
         let stack = stack_offset(&mut rng);
         let lead = Lead::new();
-        let wanted = [(Cell::B0, base), (Cell::P0, patched)]
-            .map(|(cell, version)| Wanted { cell, version, kind: "matched", targets: &targets, lead: &lead });
+        let wanted = [(Cell::B0, base), (Cell::P0, patched)].map(|(cell, version)| Wanted {
+            cell,
+            version,
+            kind: "matched",
+            targets: &targets,
+            lead: &lead,
+        });
         self.group(Group::Layout, number, &wanted, stack)
     }
 
@@ -107,7 +112,8 @@ impl<'a> Cells<'a> {
     pub fn beside(&self) -> Result<Vec<Made>> {
         let (base, patched) = (&self.versions.base, &self.versions.patched);
         let plan = |version: &Version| variant::align_all(&version.program, 64, 64);
-        let aligned = self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))])?;
+        let aligned =
+            self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))])?;
         let twin = self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])?;
         Ok(vec![aligned, twin])
     }

@@ -30,7 +30,6 @@ use crate::measure::run::Real;
 use crate::measure::stop::{self, StopReason, StopToken};
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
-use crate::report;
 use crate::verdict::{self, Verdict, looks};
 
 /// Did my code get slower, or did its bytes merely move?
@@ -122,11 +121,7 @@ pub fn run(args: &TriageArgs, quiet: bool, out: &mut impl Write) -> Result<Exit>
     let progress = Progress::new(quiet);
     let (verdict, record) = triage(args, &progress)?;
     progress.done();
-    let page = || match args.format {
-        Format::Markdown => report::verdict::brief(&verdict),
-        _ => report::verdict::page(&verdict),
-    };
-    args.format.write(&verdict, page, out)?;
+    super::verdict::write(&verdict, args.format, out)?;
     progress.step(&format!("record: {}", record.display()));
     Ok(verdict.exit())
 }
@@ -180,7 +175,8 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     };
     let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
     let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
-    let mut looking = Looking { campaign, cells, stop, progress, pilot, rounds: 0, problems: versions.problems.clone() };
+    let mut looking =
+        Looking { campaign, cells, stop, progress, pilot, rounds: 0, problems: versions.problems.clone() };
     let ended = looking.run(&mut first);
     drop(work::clear(&folder));
     ended?;

@@ -70,12 +70,7 @@ fn version(
     open_version(&capture, case, name, progress)
 }
 
-fn open_version(
-    capture: &Capture,
-    case: &Case,
-    name: &'static str,
-    progress: &Progress,
-) -> Result<(Version, PathBuf)> {
+fn open_version(capture: &Capture, case: &Case, name: &'static str, progress: &Progress) -> Result<(Version, PathBuf)> {
     let link = capture.select(case.link.as_deref())?;
     let captured = link.captured();
     let output = capture.root.join(&captured.name);
@@ -90,9 +85,7 @@ fn open_version(
 
 fn tree(case: &Case, name: &str) -> Tree {
     match &case.trees {
-        Trees::Folders { base, patched } => {
-            Tree::Folder(if name == "base" { base.clone() } else { patched.clone() })
-        }
+        Trees::Folders { base, patched } => Tree::Folder(if name == "base" { base.clone() } else { patched.clone() }),
         Trees::Git { repo, base, patched } => {
             let rev = if name == "base" { base.clone() } else { patched.clone() };
             Tree::Git { repo: repo.clone(), rev }

@@ -70,21 +70,20 @@ impl Work {
 /// Removes a folder of ours with everything in it; none there is fine.
 pub fn clear(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io(format!("clearing {}", path.display()), e))
-        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(format!("clearing {}", path.display()), e)),
         _ => Ok(()),
     }
 }
 
 fn cache() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache"))).map(|c| c.join("straddle")).ok_or_else(
-        || {
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .map(|c| c.join("straddle"))
+        .ok_or_else(|| {
             Error::machine("finding a working folder", "neither XDG_CACHE_HOME nor HOME is set")
                 .hint("XDG_CACHE_HOME=/var/tmp/me straddle triage …")
-        },
-    )
+        })
 }
 
 /// `irrelevant-patch-1f3a9c02`: readable, and one per pair of versions and build.
