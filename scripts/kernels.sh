@@ -13,9 +13,9 @@ Without a name: the newest cloud kernel of this release. A package that is there
 END
 }
 
+# Only packages of one kernel (linux-image-6.1.0-57-…), not those that depend on the newest (linux-image-6.12-…).
 available() {
-    apt-cache search --names-only '^linux-image-[0-9].*-dbg$' | awk '/^linux-image-[0-9.]+[^ ]*[0-9]/ { print $1 }' |
-        grep -v 'meta' | sort -V
+    apt-cache search --names-only '^linux-image-[0-9]+[.][0-9]+[.][0-9]+.*-dbg$' | awk '{ print $1 }' | sort -V
 }
 
 case "${1:-}" in
@@ -28,7 +28,7 @@ for tool in apt-get apt-cache dpkg-deb tar; do
     command -v "$tool" >/dev/null || { echo "kernels.sh: $tool is missing: this script needs a Debian system" >&2; exit 4; }
 done
 if [ $# -eq 0 ]; then
-    newest=$(available | grep -E '^linux-image-[0-9.]+-[0-9]+-cloud-.*-dbg$' | tail -n 1)
+    newest=$(available | grep -e '-cloud-' | tail -n 1)
     [ -n "$newest" ] || { echo "kernels.sh: apt knows no kernel with debug information (try: apt-get update)" >&2; exit 4; }
     set -- "$newest"
 fi

@@ -2,4 +2,5 @@
 
 mod link;
 mod measure;
+mod scan;
 mod variant;
