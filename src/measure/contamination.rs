@@ -4,7 +4,8 @@
 //! Three kinds of evidence:
 //! - the host stole CPU time (`steal`), by run;
 //! - tasks that are not the workload's used the CPUs *and* someone waited, by group of neighbours: idle time is counted
-//!   in ticks of 10 ms, too coarse for one run of 30 ms;
+//!   in ticks of 10 ms, too coarse for one run of 30 ms (a server that the workload only talks to, and children that
+//!   it does not wait for, are other tasks in this sense: their time is in no wait4(2));
 //! - more waiting for a CPU (pressure; where there is none, involuntary switches) than this program usually has, by
 //!   run. A program's own threads wait for each other, so the measure is its own median, of base and patched apart.
 

@@ -54,6 +54,9 @@ impl Slot {
     /// and never half a file. Does nothing when the slot holds it already.
     pub fn hold(&mut self, variant: &Path) -> Result<()> {
         let doing = || format!("putting {} in the place of {}", variant.display(), self.path.display());
+        if variant == self.path {
+            return Err(Error::input(doing(), "it is that place itself").hint("a variant needs a file of its own"));
+        }
         let source = self.copies.get(variant).map_or(variant, PathBuf::as_path);
         let wanted = fs::metadata(source).map_err(|e| Error::io(doing(), e))?;
         if !wanted.is_file() {
@@ -120,7 +123,7 @@ mod tests {
             assert_eq!(fs::read_to_string(at("prog")).unwrap(), name);
             assert_eq!(fs::metadata(at("prog")).unwrap().ino(), fs::metadata(at(name)).unwrap().ino());
         }
-        assert!(slot.hold(&at("missing")).is_err());
+        assert!(slot.hold(&at("missing")).is_err() && slot.hold(&at("prog")).is_err());
         drop(slot);
         assert_eq!(fs::read_to_string(at("prog")).unwrap(), "prog");
         assert_eq!(names(dir.path()), ["a", "b", "prog"]);

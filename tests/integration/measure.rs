@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use straddle::measure::campaign::{Campaign, CellRef, Ended, GroupCells};
 use straddle::measure::cpus::CpuSet;
+use straddle::measure::host::facts;
 use straddle::measure::metric::MetricSpec;
-use straddle::measure::record::Better;
+use straddle::measure::pilot::{Limits, pilot};
+use straddle::measure::record::{Better, Cell, Group, Header, Outcome, SCHEMA};
 use straddle::measure::run::{End, Job, MAX_OUTPUT, Real, RunResult, Runner, TAIL};
 use straddle::measure::stop::StopToken;
 use straddle::measure::workload::Workload;
+use straddle::measure::writer::{Existing, RecordWriter};
 
 /// Long enough for any machine that is alive.
 const LONG: Duration = Duration::from_secs(120);
@@ -222,4 +226,43 @@ fn what_cannot_be_executed_is_one_clear_line() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     let format = fails();
     assert!(format.contains("exec format error") && format.contains("sh FILE"), "{format}");
+}
+
+#[test]
+fn a_campaign_of_real_runs_ends_as_a_record() {
+    let bench = Bench::new();
+    let cell = |cell, path: &Path, stack_offset| CellRef { cell, path: path.to_owned(), stack_offset };
+    let (base, patched) = (bench.script("base", "echo cost 2"), bench.script("patched", "echo cost 3"));
+    let pair = |group, number: u32| GroupCells {
+        group,
+        number,
+        cells: vec![cell(Cell::B0, &base, number * 16), cell(Cell::P0, &patched, number * 16)],
+    };
+    let metric = MetricSpec::parse("stdout:cost ([0-9]+)", Better::Lower).unwrap();
+    let stop = StopToken::new(None);
+    let mut runner = bench.runner("{bin}");
+    let [first, second] = [cell(Cell::B0, &base, 0), cell(Cell::P0, &patched, 0)];
+    let info = pilot(&mut runner, &metric, &Limits::default(), &first, &second, &stop).unwrap().unwrap();
+    assert_eq!((info.base, info.patched), (2.0, 3.0));
+
+    let header: Header = serde_json::from_value(serde_json::json!({
+        "schema": SCHEMA, "tool": "0", "case": "", "seed": "0x1", "started": "", "command": runner.workload().command,
+        "host": facts(runner.cpus(), runner.fixed_addresses()), "metric": metric.metric(), "margin_percent": 1.0,
+        "max_blocks": 0, "matched": {"units": 0, "of": 0, "rest": []}, "suspects": [], "identical": false, "hashes": {}
+    }))
+    .unwrap();
+    let path = bench.at("record.jsonl");
+    let writer = RecordWriter::create(&path, &header, Existing::Refuse).unwrap();
+    let mut campaign = Campaign::new(runner, writer, header, metric, 1, info.time_limit);
+    let groups = [pair(Group::Twin, 0), pair(Group::Layout, 1)];
+    assert_eq!(campaign.rounds(&groups, 0..3, &stop, &mut |_| {}).unwrap(), Ended::Done);
+    let firsts: Vec<_> = campaign.record().samples.iter().filter(|s| s.attempt == 0).collect();
+    assert_eq!(firsts.len(), 12);
+    for s in &firsts {
+        assert_eq!((s.outcome.clone(), s.stack_offset), (Outcome::Ok, s.number * 16));
+        assert_eq!(s.value, Some(if s.cell == Cell::B0 { 2.0 } else { 3.0 }));
+    }
+    assert!(campaign.record().samples.is_sorted_by(|a, b| a.start_ns < b.start_ns));
+    let lines = fs::read_to_string(path).unwrap().lines().count();
+    assert_eq!(lines, 1 + campaign.record().samples.len());
 }
