@@ -1,5 +1,14 @@
-//! All integration tests in one binary: one link instead of many.
+//! One binary for all integration tests: they share one link and one build of the helpers.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests open files, run compilers and stop at the first surprise"
+)]
 
+mod diff;
 mod link;
 mod measure;
 mod scan;
