@@ -18,6 +18,10 @@ const LIMIT_FLOOR: Duration = Duration::from_secs(5);
 /// A pilot run longer than this is taken for a hang: 200 such runs, the fewest that decide, would take 7 hours.
 const PILOT_LIMIT: Duration = Duration::from_secs(120);
 
+/// Once one pilot run has ended, the next may take so many times as long: a regression of 24 times is real, a run of 50
+/// times is a hang, and nobody should wait two minutes to be told.
+const PILOT_FACTOR: f64 = 50.0;
+
 /// How long a run may take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
@@ -49,7 +53,7 @@ pub fn pilot(
     patched: &CellRef,
     stop: &StopToken,
 ) -> Result<Option<PilotInfo>> {
-    let time_limit = limits.pilot_limit.or(limits.time_limit).unwrap_or(PILOT_LIMIT);
+    let mut limit = limits.pilot_limit.or(limits.time_limit).unwrap_or(PILOT_LIMIT);
     let (mut slowest, mut values, mut cost) = (0f64, [0.0; 2], 0.0);
     for pass in 0..2 {
         for ((name, cell), value) in [("base", base), ("patched", patched)].into_iter().zip(&mut values) {
@@ -57,7 +61,7 @@ pub fn pilot(
                 return Ok(None);
             }
             let began = Instant::now();
-            let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit, stop };
+            let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit: limit, stop };
             let run = runner.run(&job)?;
             if run.end == End::Stopped {
                 return Ok(None);
@@ -71,14 +75,25 @@ pub fn pilot(
                 Error::input(format!("running the workload once with {name}"), why).hint(hint)
             })?;
             slowest = slowest.max(run.wall);
+            if limits.pilot_limit.or(limits.time_limit).is_none() {
+                limit = limit.min(floored(slowest * PILOT_FACTOR));
+            }
             if pass == 1 {
                 cost += began.elapsed().as_secs_f64() / 2.0;
             }
         }
     }
-    let default = LIMIT_FLOOR.max(Duration::try_from_secs_f64(slowest * LIMIT_FACTOR).unwrap_or(LIMIT_FLOOR));
     let [base, patched] = values;
-    Ok(Some(PilotInfo { seconds_per_run: cost, time_limit: limits.time_limit.unwrap_or(default), base, patched }))
+    Ok(Some(PilotInfo {
+        seconds_per_run: cost,
+        time_limit: limits.time_limit.unwrap_or(floored(slowest * LIMIT_FACTOR)),
+        base,
+        patched,
+    }))
+}
+
+fn floored(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(PILOT_LIMIT).max(LIMIT_FLOOR)
 }
 
 /// The deciding metric of a run, or in words why there is none.

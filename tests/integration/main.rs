@@ -9,6 +9,7 @@
 )]
 
 mod diff;
+mod exit_codes;
 mod link;
 mod measure;
 mod scan;
