@@ -155,13 +155,11 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, line: Option<LineSize>) -> Re
     let data = moves::compare(base, &data_a, patched, &data_b, &content);
     let code = moves::compare(base, &code_a, patched, &code_b, &content);
 
-    let mut problems: Vec<String> = base.problems.iter().chain(&patched.problems).cloned().collect();
-    problems.dedup();
     let mut suspects = suspect::data(&data);
     suspects.extend(suspect::functions(&code, &mut skipped));
     Ok(Diff {
         schema: SCHEMA,
-        problems,
+        problems: line.map_or_else(|| base.line_problem(), |_| None).into_iter().collect(),
         skipped,
         base: Facts::of(base, size),
         patched: Facts::of(patched, size),

@@ -55,11 +55,6 @@ fn read<'a, E: FileHeader<Endian = Endianness>>(bytes: &'a [u8], path: &str) -> 
     let segments = header.program_headers(endian, bytes).map_err(odd)?;
     let kind = kind_of(header.e_type(endian), &sections, segments, endian).map_err(fail)?;
     let tls = segments.iter().find(|s| s.p_type(endian) == elf::PT_TLS);
-    let mut problems = Vec::new();
-    if line_size(machine).is_none() {
-        let name = machine_name(machine);
-        problems.push(format!("the cache line of {name} is not known here: 64 bytes assumed (--line says otherwise)"));
-    }
     Ok(Image {
         path: path.to_string(),
         machine: Machine(machine),
@@ -71,7 +66,6 @@ fn read<'a, E: FileHeader<Endian = Endianness>>(bytes: &'a [u8], path: &str) -> 
         symbols,
         symbols_from,
         tls: tls.map(|s| TlsBlock { address: s.p_vaddr(endian).into(), size: s.p_memsz(endian).into() }),
-        problems,
         bytes,
     })
 }

@@ -32,8 +32,6 @@ pub struct Image<'a> {
     pub symbols_from: SymbolsFrom,
     /// The thread-local template: symbols of it count from its start.
     pub tls: Option<TlsBlock>,
-    /// What was odd but not fatal, one line each.
-    pub problems: Vec<String>,
     bytes: &'a [u8],
 }
 
@@ -229,10 +227,20 @@ impl<'a> Image<'a> {
         section.bytes?.get(start..start.checked_add(usize::try_from(size).ok()?)?)
     }
 
-    /// The line of this image's machine; 64 bytes, with a word in [`Image::problems`], where the machine is unknown.
+    /// The line of this image's machine; 64 bytes where it is unknown, which [`Image::line_problem`] then says.
     #[must_use]
     pub fn line_size(&self) -> LineSize {
         self.machine.line_size().unwrap_or(LineSize::B64)
+    }
+
+    /// What to tell the user when [`Image::line_size`] is an assumption.
+    #[must_use]
+    pub fn line_problem(&self) -> Option<String> {
+        let name = self.machine.name();
+        let assumed = self.line_size().bytes();
+        self.machine.line_size().is_none().then(|| {
+            format!("the cache line of {name} is not known here: {assumed} bytes assumed (--line says otherwise)")
+        })
     }
 
     pub(crate) fn bytes(&self) -> &'a [u8] {

@@ -66,8 +66,8 @@ pub fn scan(image: &Image<'_>, line: Option<LineSize>) -> Result<Scan> {
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
     let ranked = findings(image, &lines, &mut skipped);
-    let mut problems = if line.is_some() { Vec::new() } else { image.problems.clone() };
-    problems.extend(loose_sections(image, sections.keys().copied(), size));
+    let assumed = line.map_or_else(|| image.line_problem(), |_| None);
+    let problems = assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
     Ok(Scan {
         schema: SCHEMA,
         problems,
