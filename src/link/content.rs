@@ -99,4 +99,3 @@ pub fn is_linked_elf(bytes: &[u8]) -> Option<bool> {
     }
     Some(object::File::parse(bytes).is_ok_and(|f| matches!(f.kind(), ObjectKind::Executable | ObjectKind::Dynamic)))
 }
-

@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use libc::{c_int, pid_t};
 
 use crate::error::{Error, Result};
-use crate::link::stored::{Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, Stored};
 use crate::link::store::{self, Store};
+use crate::link::stored::{Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, Stored};
 use crate::link::trace::{Next, Watch};
 use crate::link::words::{self, Word, Words};
 use crate::link::{Input, content, paths, thin};
@@ -32,11 +32,21 @@ pub struct Session<'a> {
     pub finished: Vec<Captured>,
     pub skipped: BTreeMap<String, usize>,
     pub problems: Vec<String>,
+    /// Outputs whose link could not be captured, and why.
+    pub lost: Vec<(PathBuf, String)>,
     held: HashMap<pid_t, Held>,
-    linking: HashMap<pid_t, (Captured, String)>,
+    linking: HashMap<pid_t, Linking>,
     /// Processes that are a captured link: what they start or become is part of it.
     linkers: HashSet<pid_t>,
     lto_members: HashMap<String, Vec<String>>,
+}
+
+/// A linker that was let go.
+enum Linking {
+    /// Captured; the hash of what the link beside made.
+    Captured(Box<Captured>, String),
+    /// The link beside failed, for this reason. So will this one, mostly: build scripts try what works.
+    Lost(PathBuf, String),
 }
 
 /// A linker at its exec stop.
@@ -60,6 +70,7 @@ impl<'a> Session<'a> {
             finished: Vec::new(),
             skipped: BTreeMap::new(),
             problems: Vec::new(),
+            lost: Vec::new(),
             held: HashMap::new(),
             linking: HashMap::new(),
             linkers: HashSet::new(),
@@ -75,7 +86,8 @@ impl<'a> Session<'a> {
     fn read(&self, pid: pid_t, program: PathBuf) -> std::result::Result<Option<Held>, &'static str> {
         let line = fs::read(proc(pid, "cmdline")).map_err(|_| "its command line could not be read")?;
         let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-        let line: Option<Vec<String>> = line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0).map(utf8).collect();
+        let line: Option<Vec<String>> =
+            line.strip_suffix(b"\0").unwrap_or(&line).split(|b| *b == 0).map(utf8).collect();
         let Some((argv0, args)) = line.as_deref().and_then(<[String]>::split_first) else {
             return Err("its command line is not UTF-8");
         };
@@ -89,7 +101,7 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let beside = tempfile::tempdir_in(self.scratch).map_err(|_| "there is no room for a scratch folder")?;
-        let output = resolve_output(&folder, &words.output).ok_or("its output's folder does not exist")?;
+        let output = paths::resolve(&folder, &words.output).ok_or("its output's folder does not exist")?;
         let environment = environment(pid).into_iter().filter_map(|(k, v)| {
             let (k, v) = (k.into_string().ok()?, v.into_string().ok()?);
             ENVIRONMENT.contains(&k.as_str()).then_some((k, v))
@@ -101,7 +113,9 @@ impl<'a> Session<'a> {
     /// Turns a link that was done beside into one that can be done again.
     fn gather(&mut self, held: Held) -> Result<(Captured, String)> {
         let read = |name: &str| {
-            fs::read(held.beside.path().join(name)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+            fs::read(held.beside.path().join(name))
+                .map(|b| String::from_utf8_lossy(&b).into_owned())
+                .unwrap_or_default()
         };
         let (map, rule) = (read("map"), read("dependencies"));
         let mut link = Captured {
@@ -260,40 +274,45 @@ impl Watch for Session<'_> {
         let made = held.beside.path().join("out").join(file_name(&held.output)).is_file();
         if !(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 && made) {
             let said = fs::read_to_string(held.beside.path().join("said")).unwrap_or_default();
-            if said.contains("dependency-file") {
-                self.problems.push(format!(
-                    "{} was not captured: {} does not know --dependency-file, so it cannot say what it reads",
-                    self.name(&held.output),
-                    held.program.display()
-                ));
-            }
-            self.skip("the linker failed (a probe that tries what works)");
-            return Ok(Next::Go);
+            let said = said.lines().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+            let why = format!("the same link, done beside the build by {}, failed: {said}", held.program.display());
+            self.linking.insert(pid, Linking::Lost(held.output, why));
+            return Ok(Next::GoAndTell);
         }
-        let name = self.name(&held.output);
+        let output = held.output.clone();
         match self.gather(held) {
-            Ok(link) => {
-                self.linking.insert(pid, link);
+            Ok((link, beside)) => {
+                self.linking.insert(pid, Linking::Captured(Box::new(link), beside));
                 self.linkers.insert(pid);
                 Ok(Next::GoAndTell)
             }
             // A full disk ends the capture; an input that cannot be stored loses this link alone, and says so.
             Err(e) if e.kind == crate::error::Kind::Machine => Err(e),
             Err(e) => {
-                self.problems.push(format!("{name} was not captured: {e}"));
-                self.skip("an input could not be stored");
-                Ok(Next::Go)
+                self.linking.insert(pid, Linking::Lost(output, e.to_string()));
+                Ok(Next::GoAndTell)
             }
         }
     }
 
     fn exiting(&mut self, pid: pid_t, status: c_int) -> Result<()> {
         self.linkers.remove(&pid);
-        let Some((mut link, beside)) = self.linking.remove(&pid) else { return Ok(()) };
-        if status != 0 || !link.output.is_file() {
+        let Some(linking) = self.linking.remove(&pid) else { return Ok(()) };
+        let output = match &linking {
+            Linking::Captured(link, _) => &link.output,
+            Linking::Lost(output, _) => output,
+        };
+        if status != 0 || !output.is_file() {
             self.skip("the linker failed (a probe that tries what works)");
             return Ok(());
         }
+        let (mut link, beside) = match linking {
+            Linking::Captured(link, beside) => (*link, beside),
+            Linking::Lost(output, why) => {
+                self.lost.push((output, why));
+                return Ok(());
+            }
+        };
         link.output_hash = self.store.put_file(&link.output)?;
         if link.output_hash != beside {
             let name = &link.name;
@@ -315,6 +334,9 @@ fn beside(held: &Held, environment: Vec<(OsString, OsString)>) -> Result<pid_t> 
     command.arg0(&held.argv0).args(held.words.written());
     command.arg("-o").arg(at.join("out").join(file_name(&held.output)));
     command.arg(option("-Map=", &at.join("map"))).arg(option("--dependency-file=", &at.join("dependencies")));
+    if held.words.resolution {
+        command.arg(option("-plugin-opt=-fresolution=", &at.join("resolution")));
+    }
     command.current_dir(&held.folder).env_clear().envs(environment).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(said.try_clone().map_err(io)?).stderr(said);
     let child = command.spawn().map_err(io)?;
@@ -361,10 +383,6 @@ fn makes(words: &Words) -> Makes {
     }
 }
 
-fn resolve_output(folder: &Path, output: &str) -> Option<PathBuf> {
-    paths::resolve(folder, output)
-}
-
 pub(super) fn file_name(path: &Path) -> &Path {
     path.file_name().map_or(Path::new("a.out"), Path::new)
 }
@@ -386,12 +404,26 @@ mod tests {
 
     #[test]
     fn linkers_are_known_by_name() {
-        for yes in ["ld", "ld.bfd", "x86_64-linux-gnu-ld.bfd", "ld.gold", "ld.lld", "ld.lld-14", "lld", "rust-lld",
-            "mold", "ld.mold", "lld-19", "aarch64-linux-gnu-ld", "ld (deleted)"]
-        {
+        for yes in [
+            "ld",
+            "ld.bfd",
+            "x86_64-linux-gnu-ld.bfd",
+            "ld.gold",
+            "ld.lld",
+            "ld.lld-14",
+            "lld",
+            "rust-lld",
+            "mold",
+            "ld.mold",
+            "lld-19",
+            "aarch64-linux-gnu-ld",
+            "ld (deleted)",
+        ] {
             assert!(is_linker(Path::new(yes)), "{yes}");
         }
-        for no in ["collect2", "gcc", "ld-linux-x86-64.so.2", "build", "old", "ldd", "ldconfig", "world", "ld.so", "cc1"] {
+        for no in
+            ["collect2", "gcc", "ld-linux-x86-64.so.2", "build", "old", "ldd", "ldconfig", "world", "ld.so", "cc1"]
+        {
             assert!(!is_linker(Path::new(no)), "{no}");
         }
     }

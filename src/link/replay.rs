@@ -98,7 +98,8 @@ impl Link {
             Ok(())
         };
         self.checked.get_or_init(check).clone().map_err(|problem| {
-            Error::input(format!("repeating the link of {}", self.captured.name), problem).hint("capture the build again")
+            Error::input(format!("repeating the link of {}", self.captured.name), problem)
+                .hint("capture the build again")
         })
     }
 
@@ -255,7 +256,8 @@ impl Relink for Link {
         }
         let scratches = self.folder.join("scratch");
         fs::create_dir_all(&scratches).map_err(|e| Error::io(doing(), e))?;
-        let scratch = tempfile::Builder::new().prefix("link-").tempdir_in(&scratches).map_err(|e| Error::io(doing(), e))?;
+        let scratch =
+            tempfile::Builder::new().prefix("link-").tempdir_in(&scratches).map_err(|e| Error::io(doing(), e))?;
         let places = self.lay(scratch.path(), replaced)?;
         let parent = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let parent = parent.canonicalize().map_err(|e| Error::io(doing(), e))?;

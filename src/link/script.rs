@@ -40,7 +40,10 @@ mod tests {
 
     #[test]
     fn only_whole_paths_are_replaced() {
-        let moved = HashMap::from([(Path::new("/nowhere/libc.so.6"), Path::new("/s/c")), (Path::new("/r/nowhere/b"), Path::new("/s/b"))]);
+        let moved = HashMap::from([
+            (Path::new("/nowhere/libc.so.6"), Path::new("/s/c")),
+            (Path::new("/r/nowhere/b"), Path::new("/s/b")),
+        ]);
         let script = b"/* /nowhere/libc.so.6x */ GROUP ( /nowhere/libc.so.6 AS_NEEDED(=/nowhere/b,-lc))";
         let now = String::from_utf8(repoint(script, Some("/r"), &moved)).unwrap();
         assert_eq!(now, "/* /nowhere/libc.so.6x */ GROUP ( /s/c AS_NEEDED(/s/b,-lc))");

@@ -65,7 +65,9 @@ fn wipe(slot: &Path) -> Result<PathBuf> {
     let io = |e| Error::io(doing(), e);
     let full = fs::read_dir(slot).is_ok_and(|mut entries| entries.next().is_some());
     if full && !marker(slot).exists() {
-        return Err(Error::input(doing(), "it holds files that are not ours").hint("name a folder that does not exist yet"));
+        return Err(
+            Error::input(doing(), "it holds files that are not ours").hint("name a folder that does not exist yet")
+        );
     }
     fs::create_dir_all(slot).map_err(io)?;
     fs::write(marker(slot), "").map_err(io)?;
@@ -134,7 +136,9 @@ fn git(args: &[&str], set: impl FnOnce(&mut Command)) -> std::result::Result<Str
 
 fn find_commit(repo: &Path, rev: &str) -> Result<(PathBuf, String)> {
     let doing = || format!("finding the revision {rev} in {}", repo.display());
-    let at = |c: &mut Command| drop(c.current_dir(repo));
+    let at = |c: &mut Command| {
+        c.current_dir(repo);
+    };
     if !repo.is_dir() {
         return Err(Error::input(doing(), "there is no such folder"));
     }
@@ -178,10 +182,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (tree, slot) = (dir.path().join("tree"), dir.path().join("slot"));
         fs::create_dir(&tree).unwrap();
-        sh(&tree, "mkdir -p sub .straddle/x; echo hi > sub/a; touch -d 2001-02-03 sub/a; chmod 750 sub/a; ln -s sub/a l; ln -s $PWD/sub abs; mkfifo p");
+        sh(
+            &tree,
+            "mkdir -p sub .straddle/x; echo hi > sub/a; touch -d 2001-02-03 sub/a; chmod 750 sub/a; ln -s sub/a l; ln -s $PWD/sub abs; mkfifo p",
+        );
         let done = populate_slot(&Tree::Folder(tree.clone()), &slot).unwrap();
         assert_eq!((done.files, done.left_out.len()), (3, 1));
-        sh(&slot, "test $(stat -c %a%Y sub/a) = 750$(date -d 2001-02-03 +%s); test $(readlink l) = sub/a; test ! -e .straddle; test $(readlink abs) = $PWD/sub; touch extra");
+        sh(
+            &slot,
+            "test $(stat -c %a%Y sub/a) = 750$(date -d 2001-02-03 +%s); test $(readlink l) = sub/a; test ! -e .straddle; test $(readlink abs) = $PWD/sub; touch extra",
+        );
         populate_slot(&Tree::Folder(tree.clone()), &slot).unwrap();
         assert!(!slot.join("extra").exists(), "the slot is emptied first");
         let error = populate_slot(&Tree::Folder(slot.clone()), &tree).unwrap_err();
@@ -196,8 +206,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (repo, slot) = (dir.path().join("repo"), dir.path().join("slot"));
         fs::create_dir(&repo).unwrap();
-        sh(&repo, "git init -q . && git config user.email a@b && git config user.name n && echo one > f && git add f && \
-                   git commit -qm 1 && echo two > f && git commit -qam 2 && echo dirty > f && echo staged > g && git add g");
+        sh(
+            &repo,
+            "git init -q . && git config user.email a@b && git config user.name n && echo one > f && git add f && \
+                   git commit -qm 1 && echo two > f && git commit -qam 2 && echo dirty > f && echo staged > g && git add g",
+        );
         let before = fs::read(repo.join(".git/index")).unwrap();
         let tree = |rev: &str| Tree::Git { repo: repo.clone(), rev: rev.to_owned() };
         populate_slot(&tree("HEAD~1"), &slot).unwrap();

@@ -204,7 +204,10 @@ impl Capture {
 
     fn no_match(&self, doing: &str, glob: Option<&str>, wanted: Option<&Glob>) -> Error {
         if let Some(unseen) = self.unseen.iter().find(|u| wanted.is_none_or(|g| g.matches(&u.path))) {
-            return Error::input(doing, format!("{} was written, but its link was not seen: {}", unseen.path, unseen.how));
+            return Error::input(
+                doing,
+                format!("{} was written, but its link was not captured: {}", unseen.path, unseen.how),
+            );
         }
         let all = names(&self.links.iter().collect::<Vec<_>>());
         match glob {

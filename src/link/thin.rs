@@ -44,9 +44,12 @@ pub fn flatten(name: &str, thin: &[u8], read: &dyn Fn(&Path) -> Result<Vec<u8>>)
             }
             "//" => names = body().ok_or_else(cut)?,
             _ => {
-                let path = member_path(&field, names).ok_or_else(|| bad(&format!("member name `{field}` is unknown")))?;
+                let path =
+                    member_path(&field, names).ok_or_else(|| bad(&format!("member name `{field}` is unknown")))?;
                 if path.1 {
-                    return Err(bad("it holds members of another archive").hint("build with ordinary archives (ar without T)"));
+                    return Err(
+                        bad("it holds members of another archive").hint("build with ordinary archives (ar without T)")
+                    );
                 }
                 let content = read(Path::new(&path.0))?;
                 if content.len() != size {
@@ -141,15 +144,21 @@ mod tests {
     fn ar_reads_what_was_flattened() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
-        sh(at, "mkdir one two; for f in one/a two/a one/a_name_longer_than_sixteen_bytes; do \
+        sh(
+            at,
+            "mkdir one two; for f in one/a two/a one/a_name_longer_than_sixteen_bytes; do \
                 echo \"int $(echo $f | tr / _)(void){return 1;}\" > $f.c; gcc -c $f.c -o $f.o; done; \
-                ar rcsT lib.a one/a.o two/a.o one/a_name_longer_than_sixteen_bytes.o");
+                ar rcsT lib.a one/a.o two/a.o one/a_name_longer_than_sixteen_bytes.o",
+        );
         let thin = std::fs::read(at.join("lib.a")).unwrap();
         assert!(is_thin(&thin));
         let flat = flatten("lib.a", &thin, &|p| Ok(std::fs::read(at.join(p)).unwrap())).unwrap();
         std::fs::write(at.join("flat.a"), &flat).unwrap();
-        sh(at, "nm -s lib.a | sed -n '/^Archive index/,/^$/p' > i1; nm -s flat.a | sed -n '/^Archive index/,/^$/p' > i2; \
-                cmp i1 i2; test $(wc -l < i1) -ge 4; ar p flat.a > all; cat one/a.o two/a.o one/a_n*.o | cmp - all");
+        sh(
+            at,
+            "nm -s lib.a | sed -n '/^Archive index/,/^$/p' > i1; nm -s flat.a | sed -n '/^Archive index/,/^$/p' > i2; \
+                cmp i1 i2; test $(wc -l < i1) -ge 4; ar p flat.a > all; cat one/a.o two/a.o one/a_n*.o | cmp - all",
+        );
         for cut in 0..thin.len() {
             drop(flatten("lib.a", &thin[..cut], &|p| Ok(std::fs::read(at.join(p)).unwrap())));
         }

@@ -80,7 +80,8 @@ pub fn run(mut command: Command, watch: &mut dyn Watch, stop: Option<Arc<AtomicB
 pub const GATE: &str = "read -r gate || exit 125; ";
 
 fn open_gate(child: &mut Child) -> Result<()> {
-    let mut gate = child.stdin.take().ok_or_else(|| Error::machine("starting the build", "it has no standard input"))?;
+    let mut gate =
+        child.stdin.take().ok_or_else(|| Error::machine("starting the build", "it has no standard input"))?;
     gate.write_all(b"\n").map_err(|e| Error::io("starting the build", e))
 }
 

@@ -31,6 +31,8 @@ pub struct Words {
     pub shared: bool,
     /// The linker plugins' paths.
     pub plugins: Vec<String>,
+    /// gcc's plugin was told to write which symbol won; its compiler needs that file for link-time optimisation.
+    pub resolution: bool,
     pub sysroot: Option<String>,
 }
 
@@ -196,7 +198,7 @@ impl Words {
             Value::Output => self.output = text,
             Value::Input => self.words.push(Word::Input { prefix, text, input: None }),
             Value::Folder => self.words.push(Word::Folder { prefix, text }),
-            Value::PluginOption if writes(&text) => {}
+            Value::PluginOption if writes(&text) => self.resolution |= text.contains("fresolution="),
             Value::Plain | Value::Plugin | Value::PluginOption => {
                 if value == Value::Plugin {
                     self.plugins.push(text.clone());
@@ -212,7 +214,7 @@ impl Words {
     fn take_apart(&mut self, value: Value, option: &str, text: String) {
         match value {
             Value::Written | Value::Output => self.take(value, option, &text),
-            Value::PluginOption if writes(&text) => {}
+            Value::PluginOption if writes(&text) => self.resolution |= text.contains("fresolution="),
             Value::Input | Value::Folder => {
                 self.words.push(Word::Plain(option.to_owned()));
                 self.take(value, "", &text);
@@ -241,7 +243,9 @@ impl Words {
 /// gcc's plugin is told where to write which symbol won; clang's where to leave intermediate files.
 fn writes(plugin_option: &str) -> bool {
     let option = plugin_option.trim_start_matches('-');
-    ["fresolution=", "obj-path=", "save-temps", "stats-file=", "thinlto-index-only="].iter().any(|w| option.starts_with(w))
+    ["fresolution=", "obj-path=", "save-temps", "stats-file=", "thinlto-index-only="]
+        .iter()
+        .any(|w| option.starts_with(w))
 }
 
 /// `--name=value` or `-Xvalue`: the kind, the part to keep in front, the value.
@@ -282,7 +286,9 @@ fn apart(option: &str) -> Option<Value> {
 
 /// A long option with one dash that begins like `-o…`, `-L…`, `-T…`, `-R…`.
 fn is_long(name: &str) -> bool {
-    LONG.iter().any(|(n, _)| *n == name) || name.starts_with("Ttext=") || matches!(name, "omagic" | "relax" | "only-keep-debug")
+    LONG.iter().any(|(n, _)| *n == name)
+        || name.starts_with("Ttext=")
+        || matches!(name, "omagic" | "relax" | "only-keep-debug")
 }
 
 /// Replaces each `@file` by the words in it, as libiberty's `expandargv` does: white space separates, quotes of both
@@ -333,7 +339,11 @@ mod tests {
     }
 
     fn inputs(words: &Words) -> Vec<&str> {
-        words.words.iter().filter_map(|w| if let Word::Input { text, .. } = w { Some(text.as_str()) } else { None }).collect()
+        words
+            .words
+            .iter()
+            .filter_map(|w| if let Word::Input { text, .. } = w { Some(text.as_str()) } else { None })
+            .collect()
     }
 
     #[test]
