@@ -5,7 +5,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A virtual address (or, in a relocatable object, an offset into a section).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -81,7 +81,7 @@ impl LineSize {
 
     /// In bytes.
     #[must_use]
-    pub fn bytes(self) -> u64 {
+    pub const fn bytes(self) -> u64 {
         1 << self.exponent
     }
 
@@ -99,7 +99,7 @@ impl LineSize {
 }
 
 /// `address mod line`, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Phase(pub u32);
 

@@ -2,6 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
+pub mod config;
+pub mod diff;
+pub mod format;
+pub mod progress;
+pub mod scan;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

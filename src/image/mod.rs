@@ -1,3 +1,272 @@
-//! From bytes to an [`Image`]: sections, symbols, machine, build id.
+//! From bytes to an [`Image`]: sections, symbols, machine, build id. Nothing is copied: names and contents borrow
+//! the mapped file, and only the tables that are asked for are touched.
 
+mod elf;
+mod guess;
 pub mod map;
+mod reloc;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::units::{Align, LineSize};
+
+pub use reloc::{Field, Relocations, Target};
+
+/// A program, library, object file, kernel or kernel module, as its file describes it.
+#[derive(Debug)]
+pub struct Image<'a> {
+    /// As the user named it; for messages only.
+    pub path: String,
+    pub machine: Machine,
+    pub class: Class,
+    pub big_endian: bool,
+    pub kind: Kind,
+    /// In hex.
+    pub build_id: Option<String>,
+    /// By index, as in the file; the first is the empty section that ELF reserves.
+    pub sections: Vec<Section<'a>>,
+    pub symbols: Vec<Symbol<'a>>,
+    pub symbols_from: SymbolsFrom,
+    /// The thread-local template: symbols of it count from its start.
+    pub tls: Option<TlsBlock>,
+    /// What was odd but not fatal, one line each.
+    pub problems: Vec<String>,
+    bytes: &'a [u8],
+}
+
+/// Where and how large the thread-local template is, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsBlock {
+    pub address: u64,
+    pub size: u64,
+}
+
+/// `EI_CLASS`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Class {
+    #[serde(rename = "elf32")]
+    Elf32,
+    #[serde(rename = "elf64")]
+    Elf64,
+}
+
+impl Class {
+    /// In bytes.
+    #[must_use]
+    pub fn pointer_size(self) -> u64 {
+        match self {
+            Class::Elf32 => 4,
+            Class::Elf64 => 8,
+        }
+    }
+}
+
+/// What sort of image it is; decides whether addresses are final and whether kernel conventions hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Linked at fixed addresses.
+    Executable,
+    /// Position-independent executable.
+    Pie,
+    Shared,
+    /// `.o`: every section starts at 0, final addresses are the linker's choice.
+    Object,
+    /// `.ko`: an object that the kernel places.
+    Module,
+    Vmlinux,
+}
+
+impl Kind {
+    /// Addresses are offsets into sections, each section a space of its own.
+    #[must_use]
+    pub fn relocatable(self) -> bool {
+        matches!(self, Kind::Object | Kind::Module)
+    }
+
+    /// The kernel's naming conventions hold.
+    #[must_use]
+    pub fn kernel(self) -> bool {
+        matches!(self, Kind::Module | Kind::Vmlinux)
+    }
+}
+
+/// Where the symbols come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum SymbolsFrom {
+    #[serde(rename = ".symtab")]
+    Symtab,
+    /// Stripped: only what is exported or imported is named.
+    #[serde(rename = ".dynsym")]
+    Dynsym,
+    #[serde(rename = "none")]
+    None,
+}
+
+/// `e_machine`, by name where its cache line is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine(pub u16);
+
+impl Machine {
+    /// The name as in `uname -m`, or `machine N`.
+    #[must_use]
+    pub fn name(self) -> Cow<'static, str> {
+        elf::machine_name(self.0)
+    }
+
+    /// The cache line of this machine (never of the analysing host); `None` for a machine that is not known here.
+    #[must_use]
+    pub fn line_size(self) -> Option<LineSize> {
+        elf::line_size(self.0)
+    }
+}
+
+/// One section header, and the bytes it describes.
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
+    pub name: Cow<'a, str>,
+    pub kind: SectionKind,
+    pub address: u64,
+    /// In bytes, in memory.
+    pub size: u64,
+    pub align: Align,
+    /// Part of the running image.
+    pub loaded: bool,
+    /// Flagged writable. Never infer "is written" from it: a kernel's `.rodata` carries it.
+    pub writable: bool,
+    pub executable: bool,
+    pub tls: bool,
+    /// The content; `None` for `.bss` and its kind.
+    pub bytes: Option<&'a [u8]>,
+}
+
+/// The sections that are told apart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SectionKind {
+    Null,
+    /// Takes no space in the file.
+    NoBits,
+    Note,
+    /// Program content.
+    Bits,
+    /// Symbol, string and relocation tables and the like.
+    Table,
+}
+
+/// One entry of the symbol table.
+#[derive(Clone, Debug)]
+pub struct Symbol<'a> {
+    pub name: Cow<'a, str>,
+    pub kind: SymbolKind,
+    pub home: Home,
+    pub value: u64,
+    /// In bytes; 0 is unknown or none.
+    pub size: u64,
+    pub local: bool,
+}
+
+/// `st_type`, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SymbolKind {
+    /// `STT_OBJECT` and `STT_COMMON`.
+    Data,
+    Tls,
+    /// `STT_FUNC` and `STT_GNU_IFUNC`.
+    Function,
+    File,
+    Section,
+    Untyped,
+    Other,
+}
+
+/// What `value` is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// Index into [`Image::sections`].
+    Section(u32),
+    Undefined,
+    Absolute,
+    /// Allocated by the linker; `value` is an alignment.
+    Common,
+    /// An index past the section table.
+    Broken,
+}
+
+impl<'a> Image<'a> {
+    /// Reads an ELF file of either class and byte order. `path` is for messages.
+    ///
+    /// # Errors
+    /// One line when the bytes are not ELF (and what they look like instead), are cut short, or name a class that
+    /// their machine does not have. A file without symbols is read: who needs them asks [`Image::need_symbols`].
+    pub fn parse(bytes: &'a [u8], path: &str) -> Result<Image<'a>> {
+        elf::parse(bytes, path)
+    }
+
+    /// Fails, with what to try, when no symbol here names a place.
+    pub fn need_symbols(&self) -> Result<()> {
+        elf::need_symbols(self)
+    }
+
+    /// The fields that the linker or the loader fills in, in loaded sections. Empty when none were kept.
+    #[must_use]
+    pub fn relocations(&self) -> Relocations<'a> {
+        reloc::read(self)
+    }
+
+    #[must_use]
+    pub fn section(&self, index: u32) -> Option<&Section<'a>> {
+        self.sections.get(index as usize)
+    }
+
+    /// `size` bytes at `address` of a section; `None` where the section has none (`.bss`) or does not hold them.
+    #[must_use]
+    pub fn content(&self, section: u32, address: u64, size: u64) -> Option<&'a [u8]> {
+        let section = self.section(section)?;
+        let start = usize::try_from(address.checked_sub(section.address)?).ok()?;
+        section.bytes?.get(start..start.checked_add(usize::try_from(size).ok()?)?)
+    }
+
+    /// The line of this image's machine; 64 bytes, with a word in [`Image::problems`], where the machine is unknown.
+    #[must_use]
+    pub fn line_size(&self) -> LineSize {
+        self.machine.line_size().unwrap_or(LineSize::B64)
+    }
+
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}
+
+/// What a report says of an image: `image{}` of `straddle.scan/1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    pub path: String,
+    pub kind: Kind,
+    pub machine: String,
+    pub class: Class,
+    pub build_id: Option<String>,
+    /// In bytes.
+    pub line_size: u64,
+    pub symbols_from: SymbolsFrom,
+    /// `null`: no types were read.
+    pub types_from: Option<String>,
+}
+
+impl Facts {
+    #[must_use]
+    pub fn of(image: &Image<'_>, line: LineSize) -> Facts {
+        Facts {
+            path: image.path.clone(),
+            kind: image.kind,
+            machine: image.machine.name().into_owned(),
+            class: image.class,
+            build_id: image.build_id.clone(),
+            line_size: line.bytes(),
+            symbols_from: image.symbols_from,
+            types_from: None,
+        }
+    }
+}

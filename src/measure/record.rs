@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Suspect;
+use crate::error::{Error, Result};
 
 /// The schema that the first line names.
 pub const SCHEMA: &str = "straddle.record/1";
@@ -151,4 +152,180 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// Lines that could not be read (a torn last line), with the reason.
     pub dropped: Vec<String>,
+}
+
+impl Header {
+    /// This header as the record's first line, without the newline.
+    pub fn line(&self) -> Result<String> {
+        line("header", self)
+    }
+}
+
+impl Sample {
+    /// This sample as one line of the record, without the newline.
+    pub fn line(&self) -> Result<String> {
+        line("sample", self)
+    }
+}
+
+fn line(what: &str, value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| Error::input(format!("writing a {what} of the record"), e.to_string()))
+}
+
+impl Record {
+    /// Reads a whole record from its text. Lines are counted from 1 in errors; empty lines are passed over.
+    ///
+    /// A last line that does not end in a newline and cannot be read was torn by a kill: it is dropped and said in
+    /// [`Record::dropped`]. Any other line that cannot be read is an error, because a writer that flushes whole lines
+    /// never leaves one: guessing past it would hide a damaged file.
+    pub fn parse(text: &str) -> Result<Record> {
+        let mut header = None;
+        let mut samples = Vec::new();
+        let mut dropped = Vec::new();
+        for (index, raw) in text.split_inclusive('\n').enumerate() {
+            let (number, body) = (index + 1, raw.trim());
+            if body.is_empty() {
+                continue;
+            }
+            if header.is_none() {
+                header = Some(Header::parse(body, number)?);
+                continue;
+            }
+            match serde_json::from_str::<Sample>(body) {
+                Ok(sample) => samples.push(sample),
+                Err(e) if !raw.ends_with('\n') => dropped.push(format!("line {number}: torn ({})", in_line(&e))),
+                Err(e) => {
+                    let doing = format!("reading the record, line {number}");
+                    return Err(Error::input(doing, format!("not a sample: {}", in_line(&e))));
+                }
+            }
+        }
+        match header {
+            Some(header) => Ok(Record { header, samples, dropped }),
+            None => Err(not_a_record(1, "no line at all")),
+        }
+    }
+}
+
+impl Header {
+    fn parse(body: &str, number: usize) -> Result<Header> {
+        #[derive(Deserialize)]
+        struct Named {
+            schema: String,
+        }
+        let named: Named =
+            serde_json::from_str(body).map_err(|e| not_a_record(number, format!("no `schema`: {}", in_line(&e))))?;
+        if named.schema != SCHEMA {
+            return Err(not_a_record(number, format!("the schema is `{}`", named.schema.escape_debug())));
+        }
+        let header: Header =
+            serde_json::from_str(body).map_err(|e| not_a_record(number, format!("bad header: {}", in_line(&e))))?;
+        let margin = header.margin_percent;
+        if !(margin.is_finite() && margin > 0.0 && margin <= 100.0) {
+            return Err(not_a_record(number, format!("margin_percent is {margin}, expected more than 0, at most 100")));
+        }
+        Ok(header)
+    }
+}
+
+fn not_a_record(number: usize, problem: impl Into<String>) -> Error {
+    Error::input(format!("reading the record, line {number}"), problem)
+        .hint(format!("a record begins with a line that says \"schema\":\"{SCHEMA}\""))
+}
+
+/// serde_json counts lines within the one line it was given; only its column says something.
+fn in_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => format!("{what}, column {}", error.column()),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            schema: SCHEMA.into(),
+            tool: "0.1.0".into(),
+            case: "fixtures/both".into(),
+            seed: "0x2a".into(),
+            started: "2026-11-30T12:00:00Z".into(),
+            host: serde_json::Map::new(),
+            command: "{bin} 200000".into(),
+            metric: Metric { name: "wall".into(), unit: "s".into(), better: Better::Lower },
+            margin_percent: 1.0,
+            max_blocks: 48,
+            matched: Matched::default(),
+            suspects: Vec::new(),
+            identical: false,
+            hashes: std::collections::BTreeMap::new(),
+        }
+    }
+
+    fn sample(order: u64) -> Sample {
+        Sample {
+            group: Group::Block,
+            number: 0,
+            cell: Cell::BP,
+            round: 3,
+            attempt: 0,
+            order,
+            start_ns: 17,
+            outcome: if order == 1 { Outcome::Failed("signal 11 ünder load".into()) } else { Outcome::Ok },
+            value: (order != 1).then_some(0.1 + 0.2),
+            wall: 0.5,
+            user: 0.25,
+            sys: 0.0,
+            max_rss: 900,
+            voluntary_switches: 1,
+            involuntary_switches: 0,
+            steal_ticks: None,
+            contaminated: false,
+            stack_offset: 16,
+        }
+    }
+
+    fn text() -> String {
+        let lines = [header().line().unwrap(), sample(0).line().unwrap(), sample(1).line().unwrap()];
+        lines.map(|l| l + "\n").concat()
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let record = Record::parse(&text()).unwrap();
+        assert_eq!(record.header, header());
+        assert_eq!(record.samples, [sample(0), sample(1)]);
+        assert!(record.dropped.is_empty());
+    }
+
+    /// A kill may cut the file at any byte: what was whole stays, at most one line is lost, and that is said.
+    #[test]
+    fn a_torn_last_line_is_dropped_and_counted() {
+        let text = text();
+        let body = text.find('\n').unwrap() + 1;
+        for cut in (body..text.len()).filter(|&c| text.is_char_boundary(c)) {
+            let record = Record::parse(&text[..cut]).unwrap();
+            let whole = text[body..cut].matches('\n').count();
+            let torn = !text[..cut].ends_with('\n');
+            let (read, lost) = (record.samples.len(), record.dropped.len());
+            assert!(read == whole && lost == usize::from(torn) || read == whole + 1 && lost == 0, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_record_is_one_clear_line() {
+        let says = |text: &str, what: &str| {
+            let error = Record::parse(text).unwrap_err().to_string();
+            assert!(error.contains(what) && error.lines().count() == 1, "{error}");
+        };
+        says("", "no line at all");
+        says("\u{7f}ELF", "line 1: no `schema`");
+        says("{\"schema\":\"straddle.scan/1\"}\n", "the schema is `straddle.scan/1`");
+        says("{\"schema\":\"straddle.record/1\"}\n", "missing field");
+        says(&text().replace("\"order\":0", "\"order\":-1"), "line 2: not a sample");
+        says(&text().replace("\"margin_percent\":1.0", "\"margin_percent\":0"), "margin_percent is 0");
+    }
 }

@@ -1,5 +1,7 @@
 //! Any value → text. A [`page::Page`] is the middle form that table, markdown (and later html, csv) render.
 
+pub mod diff;
 pub mod markdown;
 pub mod page;
+pub mod scan;
 pub mod table;

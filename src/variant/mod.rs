@@ -1,4 +1,25 @@
 //! Capture, Landing, seed → Plan → patched objects → linked, proven Variant.
+//!
+//! A variant is the same code, linked anew from the same objects, with its sections somewhere else:
+//!
+//! ```text
+//! link::Relink ─▶ Program::open      every input section of the link, and which of them may be moved   program
+//!                    │                 (an allow-list and the section's structure)                      classify
+//! Targets ───────▶ solve             pads by arithmetic from the pristine landing                      solve
+//!                    ▼
+//!                  Plan              bytes behind units, raised alignments, the phases it promises      plan, draw
+//!                    ▼
+//!                  patch             section headers of objects and archive members, in memory          patch, archive
+//!                    ▼
+//!                  link              link::Relink, and the new map                                      make
+//!                    ▼
+//!                  verify            a second ELF reader: objects, symbols, bytes, landing              verify
+//!                    ▼
+//!                  Variant           or an error that names the unit and the check
+//! ```
+//!
+//! [`make`] links a given plan, all of whose targets must be met. [`land`] solves a plan for the phases that are
+//! wanted, corrects it by what the linker did, and names the units that could not be matched.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,6 +27,27 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Phase;
+
+mod archive;
+mod classify;
+mod draw;
+mod make;
+mod masks;
+mod object;
+mod patch;
+mod plan;
+mod program;
+mod solve;
+mod sources;
+mod verify;
+
+pub use classify::{Class, Family};
+pub use draw::{Common, align_all, common, matched_report, random_lead, random_targets, targets_as_built};
+pub use make::{Aim, Landed, Unmatched, Variant, land, make};
+pub use plan::Plan;
+pub use program::{Program, Unit};
+pub use solve::{Solved, solve};
+pub use verify::Proof;
 
 /// What keeps its meaning across base and patched: which section of which object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,7 +57,7 @@ pub struct UnitKey {
     /// The archive member, where `file` is an archive.
     pub member: Option<String>,
     pub section: String,
-    /// Which of the sections of that name, from 0.
+    /// Which of the sections of that name, from 0, in the object's order.
     pub index: u32,
 }
 
@@ -35,3 +77,14 @@ impl fmt::Display for UnitKey {
 
 /// The landing that a plan asks for: the phase of each unit, mod the line.
 pub type Targets = BTreeMap<UnitKey, Phase>;
+
+/// Whole lines in front of an output section's units, by its name: addresses move, no phase does (a placebo).
+pub type Lead = BTreeMap<String, u64>;
+
+/// The line that landings are matched on.
+const LINE: u64 = crate::units::LineSize::B64.bytes();
+
+/// Where `address` lies in its line.
+fn phase(address: u64) -> Phase {
+    crate::units::LineSize::B64.phase_of(crate::units::Addr(address))
+}

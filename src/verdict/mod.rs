@@ -1,1 +1,46 @@
-//! Record → Estimates → Verdict.
+//! Record → Estimates → Verdict: from raw runs to an answer, and nothing but the record in between.
+//!
+//! [`runs`] sorts the samples out, [`estimates`] turns them into numbers with intervals, [`looks`] says how wide these
+//! must be, [`decide`] applies the rule, [`reasons`] puts it in words. All pure: the same record gives the same bytes.
+
+pub mod decide;
+pub mod estimates;
+pub mod looks;
+mod reasons;
+pub mod robust;
+pub mod runs;
+pub mod spread;
+mod value;
+mod words;
+
+pub use decide::{Answer, Blocked, Reach, decidable_margin, rounds_wanted};
+pub use value::{
+    CellValue, Contrasts, Effect, LayoutSpread, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes, Verdict,
+};
+pub use words::{effect, plain};
+
+use crate::measure::record::Record;
+use decide::Decision;
+use estimates::Estimates;
+use runs::Runs;
+
+/// The verdict of a record, as far as it goes: at the last look that its blocks and layouts reach.
+#[must_use]
+pub fn verdict(record: &Record) -> Verdict {
+    let mut runs = Runs::of(record);
+    let tried = runs.tried;
+    let estimates = Estimates::at_look(&mut runs, decide::margin(record));
+    let decision = if record.header.identical {
+        Decision::answer(Answer::NotReproduced)
+    } else {
+        decide::decide(&estimates, record.header.max_blocks as usize, tried)
+    };
+    let mut verdict = Verdict::of(record, runs, &estimates, decision);
+    verdict.reasons = reasons::reasons(&verdict, tried);
+    verdict
+}
+
+#[cfg(test)]
+pub(crate) mod simulated;
+#[cfg(test)]
+mod simulation;

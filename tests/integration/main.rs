@@ -1,3 +1,4 @@
-//! All integration tests in one binary: one link instead of many.
+//! The integration tests, in one binary.
 
 mod link;
+mod variant;

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# scripts/check.sh: every test of straddle. Needs Rust and gcc; the rest it installs as root, or names.
+#
+# Time budget on two cores, by part (the actuals are printed at the end; the whole must stay under 20 minutes):
+#   packages 1 min · build 2 · fmt and clippy 1 · tests 3 · doc tests 1 · fuzz smoke 4 (half of it building) · fixtures 6
+#
+# Measuring tests (the fixtures) run last, alone and one at a time: a build beside them would be the measurement.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:-} in
+-h | --help)
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
+
+actuals=()
+part() { # NAME COMMAND…
+    local name=$1 start=$SECONDS
+    shift
+    printf '\n== %s\n' "$name"
+    "$@"
+    actuals+=("$(printf '%-12s %4d s' "$name" $((SECONDS - start)))")
+}
+
+# Debian package, and the command that shows it is there.
+needed=(gcc:gcc g++:g++ make:make binutils:readelf git:git cmake:cmake)
+
+packages() {
+    local missing=() entry
+    for entry in "${needed[@]}"; do
+        command -v "${entry#*:}" >/dev/null || missing+=("${entry%%:*}")
+    done
+    if [ ${#missing[@]} -gt 0 ]; then
+        if [ "$(id -u)" != 0 ]; then
+            echo "missing Debian packages: ${missing[*]}" >&2
+            echo "as root: apt-get install ${missing[*]}" >&2
+            exit 4
+        fi
+        apt-get -qq update
+        DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
+    fi
+    cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz
+}
+
+tests() {
+    # The measuring tests are named fixtures; they have a part of their own.
+    if cargo nextest --version >/dev/null 2>&1; then
+        cargo nextest run --all-targets -E 'not binary(fixtures)'
+    else
+        cargo test --lib --bins --test integration
+    fi
+}
+
+lint() {
+    cargo fmt --check
+    cargo clippy --quiet --all-targets -- -D warnings
+}
+
+fuzz() {
+    local target
+    for target in $(cd tests/fuzz && sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | grep -v '^straddle'); do
+        cargo fuzz run -s none --fuzz-dir tests/fuzz "$target" -- -max_total_time=15 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
+    done
+}
+
+part packages packages
+part build cargo build --release --quiet
+part lint lint
+part tests tests
+part doctests cargo test --quiet --doc
+part fuzz fuzz
+part fixtures cargo test --release --test fixtures
+
+printf '\n== time\n'
+printf '%s\n' "${actuals[@]}"
+printf '%-12s %4d s\n' whole "$SECONDS"

@@ -1,0 +1,264 @@
+//! `straddle.toml` and the flags that override it → one resolved [`Case`].
+//!
+//! Flags become plain values first; then the world is resolved once, here.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::measure::record::Better;
+
+/// The file as written. Unknown keys are errors: a misspelt key must not be ignored in silence.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    build: Build,
+    run: Run,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Build {
+    base: Option<PathBuf>,
+    patched: Option<PathBuf>,
+    git: Option<String>,
+    command: Option<String>,
+    link: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Run {
+    command: Option<String>,
+    metric: Option<OneOrMany>,
+    better: Option<Better>,
+    cpus: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What the command line says; `None` leaves the file's word.
+#[derive(Debug, Default, Clone)]
+pub struct Overrides {
+    pub base: Option<PathBuf>,
+    pub patched: Option<PathBuf>,
+    pub git: Option<String>,
+    pub build: Option<String>,
+    pub link: Option<String>,
+    pub workload: Vec<String>,
+    pub metric: Vec<String>,
+    pub better: Option<Better>,
+    pub cpus: Option<String>,
+}
+
+/// The two versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trees {
+    Folders { base: PathBuf, patched: PathBuf },
+    Git { repo: PathBuf, base: String, patched: String },
+}
+
+/// Everything that a triage needs to know, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// In the user's words: `fixtures/irrelevant-patch`, `HEAD~1..HEAD`.
+    pub name: String,
+    pub trees: Trees,
+    pub build: String,
+    pub link: Option<String>,
+    pub workload: String,
+    /// The first decides.
+    pub metrics: Vec<String>,
+    pub better: Better,
+    pub cpus: Option<String>,
+}
+
+/// Resolves a case folder (or its `straddle.toml`, or the one in the current folder, or none) and the flags.
+pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
+    let path = locate(case)?;
+    let file = match &path {
+        Some(path) => parse(path, &crate::open::text(path)?)?,
+        None => File::default(),
+    };
+    let folder = path.as_deref().and_then(Path::parent).map_or_else(PathBuf::new, Path::to_path_buf);
+    let doing = || match &path {
+        Some(path) => format!("resolving {}", path.display()),
+        None => "resolving the command line".to_string(),
+    };
+    let missing = |what: &str, hint: &str| Error::input(doing(), format!("no {what} is given")).hint(hint);
+
+    let trees = trees(&file.build, flags, &folder, &doing())?;
+    let build = flags.build.clone().or(file.build.command).ok_or_else(|| {
+        missing("build command", "`command = \"make\"` under [build] in straddle.toml, or --build 'make'")
+    })?;
+    let workload = if flags.workload.is_empty() {
+        file.run.command.ok_or_else(|| {
+            missing("workload", "`command = \"{bin}\"` under [run] in straddle.toml, or `-- ./program` at the end")
+        })?
+    } else {
+        shlex::try_join(flags.workload.iter().map(String::as_str))
+            .map_err(|e| Error::input(doing(), format!("the workload cannot be quoted: {e}")))?
+            .replace("'{bin}'", "{bin}")
+    };
+    let metrics = match (flags.metric.is_empty(), file.run.metric) {
+        (false, _) => flags.metric.clone(),
+        (true, Some(OneOrMany::Many(list))) if !list.is_empty() => list,
+        (true, Some(OneOrMany::One(one))) => vec![one],
+        _ => vec!["wall".to_string()],
+    };
+    Ok(Case {
+        name: name(case, &trees),
+        trees,
+        build,
+        link: flags.link.clone().or(file.build.link),
+        workload,
+        metrics,
+        better: flags.better.or(file.run.better).unwrap_or(Better::Lower),
+        cpus: flags.cpus.clone().or(file.run.cpus),
+    })
+}
+
+fn name(case: Option<&Path>, trees: &Trees) -> String {
+    match (case, trees) {
+        (Some(case), _) => case.display().to_string(),
+        (None, Trees::Git { base, patched, .. }) => format!("{base}..{patched}"),
+        (None, Trees::Folders { base, patched }) => format!("{} → {}", base.display(), patched.display()),
+    }
+}
+
+fn locate(case: Option<&Path>) -> Result<Option<PathBuf>> {
+    let Some(case) = case else {
+        let here = Path::new("straddle.toml");
+        return Ok(here.exists().then(|| here.to_path_buf()));
+    };
+    let path = if case.is_dir() { case.join("straddle.toml") } else { case.to_path_buf() };
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    Err(Error::input(format!("opening the case {}", case.display()), format!("there is no {}", path.display()))
+        .hint("a folder with a straddle.toml, or --base/--patched/--build, or --git A..B"))
+}
+
+fn parse(path: &Path, text: &str) -> Result<File> {
+    toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(0, |s| text.get(..s.start).map_or(0, |t| t.matches('\n').count()) + 1);
+        Error::input(format!("reading {}:{line}", path.display()), e.message().replace('\n', " "))
+    })
+}
+
+fn trees(file: &Build, flags: &Overrides, folder: &Path, doing: &str) -> Result<Trees> {
+    let wrong = |problem: &str| Error::input(doing, problem).hint("--base T --patched T, or --git A..B");
+    if let Some(range) = &flags.git {
+        if flags.base.is_some() || flags.patched.is_some() {
+            return Err(wrong("--git and --base/--patched name the versions twice"));
+        }
+        return git(range, PathBuf::from("."), doing);
+    }
+    if let (None, None, Some(range)) = (&flags.base, &flags.patched, &file.git) {
+        if file.base.is_some() || file.patched.is_some() {
+            return Err(wrong("`git` and `base`/`patched` name the versions twice"));
+        }
+        let repo = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_path_buf() };
+        return git(range, repo, doing);
+    }
+    let tree = |flag: &Option<PathBuf>, file: &Option<PathBuf>, which: &str| {
+        let tree = match (flag, file) {
+            (Some(flag), _) => flag.clone(),
+            (None, Some(file)) => folder.join(file),
+            (None, None) => return Err(wrong(&format!("the {which} version is not given"))),
+        };
+        if tree.is_dir() {
+            return Ok(tree);
+        }
+        Err(wrong(&format!("the {which} tree {} is not a folder", tree.display())))
+    };
+    Ok(Trees::Folders {
+        base: tree(&flags.base, &file.base, "base")?,
+        patched: tree(&flags.patched, &file.patched, "patched")?,
+    })
+}
+
+/// `A..B` as git reads it; an empty side is HEAD.
+fn git(range: &str, repo: PathBuf, doing: &str) -> Result<Trees> {
+    let Some((base, patched)) = range.split_once("..") else {
+        return Err(Error::input(doing, format!("`{range}` is not a range")).hint("--git HEAD~1..HEAD"));
+    };
+    if patched.starts_with('.') {
+        return Err(Error::input(doing, format!("`{range}` has three dots")).hint("name two versions: A..B"));
+    }
+    let or_head = |s: &str| if s.is_empty() { "HEAD".to_string() } else { s.to_string() };
+    Ok(Trees::Git { repo, base: or_head(base), patched: or_head(patched) })
+}
+
+/// `90`, `90s`, `5m`, `1.5h`.
+pub fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let (number, scale) = match text.trim().char_indices().last() {
+        Some((i, 's')) => (text.trim().get(..i), 1.0),
+        Some((i, 'm')) => (text.trim().get(..i), 60.0),
+        Some((i, 'h')) => (text.trim().get(..i), 3600.0),
+        _ => (Some(text.trim()), 1.0),
+    };
+    let seconds = number.and_then(|n| n.trim().parse::<f64>().ok()).map(|n| n * scale);
+    match seconds {
+        Some(s) if s.is_finite() && s > 0.0 && s < 1e9 => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!("`{text}` is not a time; write 90s, 5m or 1h")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
+        for bad in ["", "m", "-1s", "0", "1e400", "5 minutes", "nan"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranges_read_as_git_reads_them() {
+        let sides = |r| match git(r, ".".into(), "x") {
+            Ok(Trees::Git { base, patched, .. }) => Some((base, patched)),
+            _ => None,
+        };
+        assert_eq!(sides("a..b"), Some(("a".into(), "b".into())));
+        assert_eq!(sides("v1.."), Some(("v1".into(), "HEAD".into())));
+        assert_eq!(sides("a...b"), None);
+        assert_eq!(sides("HEAD"), None);
+    }
+
+    #[test]
+    fn a_misspelt_key_names_its_line() {
+        let error = parse(Path::new("straddle.toml"), "[build]\nbase = \"b\"\ncomand = \"make\"\n").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("straddle.toml:3") && text.contains("comand"), "{text}");
+    }
+
+    #[test]
+    fn a_workload_keeps_its_quotes_and_its_placeholder() {
+        let tree = tempfile::tempdir().unwrap();
+        let flags = Overrides {
+            base: Some(tree.path().into()),
+            patched: Some(tree.path().into()),
+            build: Some("make".into()),
+            workload: vec!["{bin}".into(), "a b".into()],
+            ..Overrides::default()
+        };
+        let toml = tree.path().join("straddle.toml");
+        std::fs::write(&toml, "").unwrap();
+        let case = resolve(Some(&toml), &flags).unwrap();
+        assert_eq!(case.workload, "{bin} 'a b'");
+        assert_eq!(case.metrics, ["wall"]);
+    }
+}

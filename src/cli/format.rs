@@ -1,0 +1,58 @@
+//! `--format`: one value, many renderings.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::report::page::Page;
+use crate::report::{markdown, table};
+
+/// How a value is written. A format that makes no sense for a command is an error that lists those that do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people, on a terminal.
+    #[default]
+    Table,
+    /// The value itself; never cut.
+    Json,
+    /// For a mail or a pull request.
+    Markdown,
+}
+
+impl Format {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Table => "table",
+            Format::Json => "json",
+            Format::Markdown => "markdown",
+        }
+    }
+
+    /// # Errors
+    /// When the command cannot write this format: the command line is wrong (exit code 2).
+    pub fn among(self, command: &str, known: &[Format]) -> Result<()> {
+        if known.contains(&self) {
+            return Ok(());
+        }
+        let list = known.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ");
+        Err(Error::input(format!("writing {command} as {}", self.name()), "this command has no such format").hint(list))
+    }
+
+    /// Writes a value: itself as JSON, its page otherwise. A closed pipe is success.
+    pub fn write(self, value: &impl Serialize, page: impl FnOnce() -> Page, out: &mut impl Write) -> Result<()> {
+        let written = match self {
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, value).map_err(Into::into).and_then(|()| writeln!(out))
+            }
+            Format::Table => table::write(&page(), out),
+            Format::Markdown => markdown::write(&page(), out),
+        };
+        match written.and_then(|()| out.flush()) {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("writing the report", e)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! Objects: data and function symbols with one identity key and a class.

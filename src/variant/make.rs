@@ -1,0 +1,164 @@
+//! A plan, linked and proven.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::patch::Edit;
+use super::plan::Plan;
+use super::program::Program;
+use super::solve::{Solved, solve_from};
+use super::verify::{Linked, Proof, prove};
+use super::{Lead, Targets, UnitKey, phase};
+use crate::error::{Error, Result};
+use crate::image::map::Landing;
+use crate::link::Relink;
+use crate::open;
+use crate::units::Phase;
+
+/// A linked file whose landing is proven.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    pub path: PathBuf,
+    pub plan: Plan,
+    /// Every unit: the phase that was planned, if one was, and the phase in the linked file.
+    pub landing: Vec<(UnitKey, Option<Phase>, Phase)>,
+    pub proof: Proof,
+}
+
+/// A unit that could not be given the phase that was wanted, with the reason.
+pub type Unmatched = (UnitKey, String);
+
+/// The landing that is wanted, as far as it can be had.
+#[derive(Clone, Debug, Default)]
+pub struct Aim {
+    /// For the plan: `matched`, `transplant`, `placebo`, …
+    pub kind: String,
+    pub seed: u64,
+    pub targets: Targets,
+    pub lead: Lead,
+}
+
+/// A variant, and the units of its aim that are not on their phase.
+#[derive(Clone, Debug)]
+pub struct Landed {
+    pub variant: Variant,
+    pub unmatched: Vec<Unmatched>,
+}
+
+/// One link and at most two corrections.
+const ATTEMPTS: usize = 3;
+
+/// Links `plan` into `output` and proves it. Fails, and leaves nothing at `output`, when a unit of the plan is not in
+/// the program or must not be touched, when the link fails, or when a check fails; the error names unit and check.
+pub fn make(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> Result<Variant> {
+    let attempt = attempt(program, link, plan, output)?;
+    finish(program, plan.clone(), attempt, output)
+}
+
+/// Solves pads for an aim, links into `output`, corrects the plan by the starts of output sections that the linker
+/// chose, and proves the result. What the plan still misses is named in [`Landed::unmatched`], and no longer promised.
+/// Fails as [`make`] does.
+pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> Result<Landed> {
+    let mut starts = BTreeMap::new();
+    let mut last: Option<Plan> = None;
+    for left in (0..ATTEMPTS).rev() {
+        let Solved { mut plan, mut unmatched } = solve_from(program, &aim.targets, &aim.lead, &starts);
+        plan.kind.clone_from(&aim.kind);
+        plan.seed = aim.seed;
+        let attempt = attempt(program, link, &plan, output)?;
+        let missed = missed(program, &plan, &attempt.places);
+        if !missed.is_empty() && left > 0 && last.as_ref() != Some(&plan) {
+            starts = found_starts(program, &attempt.places);
+            last = Some(plan);
+            continue;
+        }
+        for (key, actual) in missed {
+            plan.targets.remove(&key);
+            unmatched.push((key, format!("the linker put it on phase {actual}")));
+        }
+        let variant = finish(program, plan, attempt, output)?;
+        return Ok(Landed { variant, unmatched });
+    }
+    Err(Error::input("linking a variant", "no attempt was made"))
+}
+
+/// A link that is not proven yet.
+struct Attempt {
+    places: Vec<(u64, u64)>,
+    objects: usize,
+}
+
+fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> Result<Attempt> {
+    let (replaced, objects) = program.sources.patch(&edits(program, plan)?)?;
+    let linked = link.relink(&replaced, output)?;
+    let places = Landing::parse(&linked.map).and_then(|landing| {
+        program.follow(&landing, &linked.files).map_err(|why| refused(plan, why)) // the map must have every unit
+    });
+    places.map(|places| Attempt { places, objects }).inspect_err(|_| discard(output))
+}
+
+/// The plan as edits of ELF sections: object, section → edit.
+fn edits(program: &Program, plan: &Plan) -> Result<BTreeMap<usize, BTreeMap<usize, Edit>>> {
+    let mut edits: BTreeMap<usize, BTreeMap<usize, Edit>> = BTreeMap::new();
+    for key in plan.pads.keys().chain(plan.aligns.keys()).chain(plan.targets.keys()) {
+        let doing = || format!("reading the plan for {key}");
+        let unit = program.unit(key).ok_or_else(|| {
+            Error::input(doing(), "the link has no such unit").hint("a plan fits the build that it was made for")
+        })?;
+        let edit = Edit { pad: plan.pads.get(key).copied().unwrap_or(0), align: plan.aligns.get(key).copied() };
+        if edit == Edit::default() {
+            continue;
+        }
+        let (true, Some((object, section))) = (unit.class.paddable(), unit.source) else {
+            return Err(
+                Error::input(doing(), "this unit must not be touched").hint("see why in the list of kept units")
+            );
+        };
+        edits.entry(object).or_default().insert(section, edit);
+    }
+    Ok(edits)
+}
+
+fn missed(program: &Program, plan: &Plan, places: &[(u64, u64)]) -> Vec<(UnitKey, Phase)> {
+    let units = program.units.iter().zip(places);
+    units
+        .filter_map(|(unit, &(address, _))| {
+            let actual = phase(address);
+            let planned = plan.targets.get(&unit.key)?;
+            (*planned != actual).then(|| (unit.key.clone(), actual))
+        })
+        .collect()
+}
+
+fn found_starts(program: &Program, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
+    let mut starts = BTreeMap::new();
+    for (unit, &(address, _)) in program.units.iter().zip(places) {
+        starts.entry(unit.output.clone()).or_insert(address);
+    }
+    starts
+}
+
+fn finish(program: &Program, plan: Plan, attempt: Attempt, output: &Path) -> Result<Variant> {
+    let proven = open::map(output).and_then(|bytes| {
+        let linked = Linked::parse(&bytes).map_err(|why| refused(&plan, why))?;
+        prove(program, &plan, &attempt.places, &linked, &bytes).map_err(|why| refused(&plan, why))
+    });
+    let mut proof = proven.inspect_err(|_| discard(output))?;
+    proof.objects = attempt.objects as u32;
+    let landing = program
+        .units
+        .iter()
+        .zip(&attempt.places)
+        .map(|(unit, &(address, _))| (unit.key.clone(), plan.targets.get(&unit.key).copied(), phase(address)))
+        .collect();
+    Ok(Variant { path: output.to_owned(), plan, landing, proof })
+}
+
+fn refused(plan: &Plan, why: String) -> Error {
+    Error::input(format!("proving the variant {}", plan.kind), why)
+}
+
+/// A variant that is not proven must not be run; that it is gone already is fine.
+fn discard(output: &Path) {
+    let _ = std::fs::remove_file(output);
+}

@@ -1,0 +1,123 @@
+//! What one variant does to its objects, and what it promises.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Targets, UnitKey};
+use crate::units::Phase;
+
+/// Pads and alignments by unit, and the landing that they promise. Serialises as a readable list, one unit an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PlanFile", into = "PlanFile")]
+pub struct Plan {
+    /// How it came about: `no-op`, `matched`, `transplant`, `align-all`, …
+    pub kind: String,
+    pub seed: u64,
+    /// Bytes appended to the unit's tail.
+    pub pads: BTreeMap<UnitKey, u64>,
+    /// The unit's alignment raised to so many bytes.
+    pub aligns: BTreeMap<UnitKey, u64>,
+    /// A variant that misses one of these is refused.
+    pub targets: Targets,
+}
+
+impl Plan {
+    /// The baseline is a variant too: the same path through the tool, nothing changed.
+    #[must_use]
+    pub fn no_op() -> Plan {
+        Plan { kind: "no-op".into(), ..Plan::default() }
+    }
+
+    /// Whether it leaves every object as it is.
+    #[must_use]
+    pub fn changes_nothing(&self) -> bool {
+        self.pads.values().all(|&p| p == 0) && self.aligns.is_empty()
+    }
+}
+
+const SCHEMA: &str = "straddle.plan/1";
+
+/// JSON keys are strings and its numbers are rounded to 53 bits, so: a list, and the seed in hex.
+#[derive(Clone, Serialize, Deserialize)]
+struct PlanFile {
+    schema: String,
+    kind: String,
+    seed: String,
+    units: Vec<Entry>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Entry {
+    #[serde(flatten)]
+    unit: UnitKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pad: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    align: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
+}
+
+impl From<Plan> for PlanFile {
+    fn from(plan: Plan) -> PlanFile {
+        let mut units: BTreeMap<UnitKey, Entry> = BTreeMap::new();
+        let mut entry = |unit: &UnitKey, set: &dyn Fn(&mut Entry)| {
+            let empty = || Entry { unit: unit.clone(), pad: None, align: None, phase: None };
+            set(units.entry(unit.clone()).or_insert_with(empty));
+        };
+        plan.pads.iter().for_each(|(unit, &pad)| entry(unit, &|e| e.pad = Some(pad)));
+        plan.aligns.iter().for_each(|(unit, &align)| entry(unit, &|e| e.align = Some(align)));
+        plan.targets.iter().for_each(|(unit, &phase)| entry(unit, &|e| e.phase = Some(phase)));
+        PlanFile {
+            schema: SCHEMA.into(),
+            kind: plan.kind,
+            seed: format!("{:#x}", plan.seed),
+            units: units.into_values().collect(),
+        }
+    }
+}
+
+impl TryFrom<PlanFile> for Plan {
+    type Error = String;
+
+    fn try_from(file: PlanFile) -> Result<Plan, String> {
+        if file.schema != SCHEMA {
+            return Err(format!("schema {:?} is not {SCHEMA:?}", file.schema));
+        }
+        let seed = file.seed.strip_prefix("0x").and_then(|s| u64::from_str_radix(s, 16).ok());
+        let mut plan =
+            Plan { kind: file.kind, seed: seed.ok_or("the seed is not 0x and hex digits")?, ..Plan::default() };
+        let mut seen = std::collections::BTreeSet::new();
+        for entry in file.units {
+            if !seen.insert(entry.unit.clone()) {
+                return Err(format!("{} is listed twice", entry.unit));
+            }
+            plan.pads.extend(entry.pad.map(|pad| (entry.unit.clone(), pad)));
+            plan.aligns.extend(entry.align.map(|align| (entry.unit.clone(), align)));
+            plan.targets.extend(entry.phase.map(|phase| (entry.unit, phase)));
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_survives_its_file_and_a_wrong_file_says_why() {
+        let unit = |section: &str| UnitKey { file: "a.o".into(), member: None, section: section.into(), index: 0 };
+        let plan = Plan {
+            kind: "matched".into(),
+            seed: u64::MAX,
+            pads: [(unit(".data"), 8)].into(),
+            aligns: [(unit(".bss"), 64)].into(),
+            targets: [(unit(".data"), Phase(24)), (unit(".text"), Phase(0))].into(),
+        };
+        let json = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+        let twice = json.replace(".bss", ".data");
+        assert!(serde_json::from_str::<Plan>(&twice).unwrap_err().to_string().contains("listed twice"));
+    }
+}

@@ -1,0 +1,320 @@
+//! A link, read whole: every input section that is loaded, where it fell, and whether it may be moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::classify::{Class, classify};
+use super::object::Section;
+use super::sources::{Lookup, Source, Sources};
+use super::verify::{self, Linked};
+use super::{LINE, UnitKey};
+use crate::error::{Error, Result};
+use crate::image::map::{FILL, Landing, Placed};
+use crate::link::{Input, Relink};
+use crate::open::{self, Bytes};
+
+/// One input section of the pristine link.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    pub key: UnitKey,
+    /// The output section that holds it.
+    pub output: String,
+    pub address: u64,
+    /// In bytes, in the linked file.
+    pub size: u64,
+    pub align: u64,
+    pub class: Class,
+    /// As `align`, or what the pristine landing shows where a script or the linker aligns further.
+    pub(super) model_align: u64,
+    /// (object, ELF section index); `None` for what the linker made.
+    pub(super) source: Option<(usize, usize)>,
+    /// Indices of those symbols of its object's section which the pristine linked file has at their place.
+    pub(super) held: Vec<usize>,
+}
+
+/// The pristine link of one version: units in address order within each output section, all of them accounted for.
+pub struct Program {
+    pub units: Vec<Unit>,
+    /// Bytes that only align what follows.
+    pub fill: u64,
+    /// Loaded sections with content of the objects that the linker dropped (`--gc-sections`, COMDAT twins).
+    pub dropped: u32,
+    pub(super) sources: Sources,
+    pub(super) baseline: Linked,
+    pub(super) bytes: Bytes,
+    by_key: BTreeMap<UnitKey, usize>,
+    rows: Vec<(String, std::ops::Range<usize>)>,
+}
+
+impl Program {
+    /// Links once without a change, into `scratch` (which must exist), and reads map, linked file and every static
+    /// input. Refuses LTO, inputs merged by `ld -r`, and inputs of another machine than the linked file's.
+    pub fn open(link: &dyn Relink, scratch: &Path) -> Result<Program> {
+        let output = scratch.join("pristine");
+        let linked = link.relink(&BTreeMap::new(), &output)?;
+        let bytes = open::map(&output)?;
+        let baseline = Linked::parse(&bytes).map_err(|why| Error::input("reading the pristine link", why))?;
+        let landing = Landing::parse(&linked.map)?;
+        let mut reader = Reader { sources: Sources::open(link)?, inputs: link.inputs(), files: &linked.files };
+        let pieces = loaded(&landing, &baseline);
+        let mut units = reader.units(&pieces)?;
+        same_machine(&reader.sources.list, &baseline)?;
+        let dropped = dropped(&reader.sources.list, &units);
+        judge(&mut units, &reader.sources, &baseline, &bytes);
+        let rows = rows(&units);
+        rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
+        let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
+        let fill =
+            landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
+        let Reader { sources, .. } = reader;
+        Ok(Program { units, fill, dropped, sources, baseline, bytes, by_key, rows })
+    }
+
+    /// The unit of that name.
+    #[must_use]
+    pub fn unit(&self, key: &UnitKey) -> Option<&Unit> {
+        self.by_key.get(key).and_then(|&i| self.units.get(i))
+    }
+
+    /// Output sections by name, each with its units in address order.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, &[Unit])> {
+        self.rows.iter().filter_map(|(name, row)| Some((name.as_str(), self.units.get(row.clone())?)))
+    }
+
+    /// What is left where it is, and why.
+    pub fn kept(&self) -> impl Iterator<Item = (&UnitKey, &str)> {
+        self.units.iter().filter_map(|u| match &u.class {
+            Class::Kept(why) => Some((&u.key, why.as_str())),
+            Class::Paddable(_) => None,
+        })
+    }
+
+    pub(super) fn section(&self, unit: &Unit) -> Option<(&Source, &Section)> {
+        let (object, section) = unit.source?;
+        let source = self.sources.list.get(object)?;
+        Some((source, source.object.sections.get(section)?))
+    }
+
+    /// The addresses and sizes of this program's units in another landing of it, in the order of [`Program::units`].
+    /// Fails, with the unit's name, when one is missing, new, or out of order.
+    pub(super) fn follow(
+        &self,
+        landing: &Landing,
+        files: &BTreeMap<String, usize>,
+    ) -> std::result::Result<Vec<(u64, u64)>, String> {
+        let pieces = loaded(landing, &self.baseline);
+        let mut found = Vec::with_capacity(self.units.len());
+        for (i, unit) in self.units.iter().enumerate() {
+            match pieces.get(i) {
+                Some(p) if self.is(unit, p, files) => found.push((p.address, p.size)),
+                Some(p) => return Err(format!("{}: the map has {}({}) in its place", unit.key, p.file, p.section)),
+                None => return Err(format!("{}: it is not in the map", unit.key)),
+            }
+        }
+        match pieces.get(self.units.len()) {
+            Some(extra) => Err(format!("{}({}) is new in the map", extra.file, extra.section)),
+            None => Ok(found),
+        }
+    }
+
+    /// File names differ from link to link (a patched input lies elsewhere): the input that they stand for does not.
+    fn is(&self, unit: &Unit, piece: &Placed, files: &BTreeMap<String, usize>) -> bool {
+        let same_object = || {
+            let (source, _) = unit.source?;
+            let input = self.sources.list.get(source)?.input;
+            Some(unit.key.member == piece.member && files.get(&piece.file) == Some(&input))
+        };
+        unit.key.section == piece.section && unit.output == piece.output && same_object().unwrap_or(true)
+    }
+}
+
+/// What the map places in loaded output sections, fill aside.
+fn loaded<'a>(landing: &'a Landing, linked: &Linked) -> Vec<&'a Placed> {
+    landing.placed.iter().filter(|p| p.section != FILL && linked.loads(&p.output)).collect()
+}
+
+struct Reader<'a> {
+    sources: Sources,
+    inputs: &'a [Input],
+    files: &'a BTreeMap<String, usize>,
+}
+
+impl Reader<'_> {
+    fn units(&mut self, pieces: &[&Placed]) -> Result<Vec<Unit>> {
+        // How often the map places a section of one name of one object.
+        let mut times: BTreeMap<(&str, Option<&str>, &str), usize> = BTreeMap::new();
+        for p in pieces {
+            *times.entry((&p.file, p.member.as_deref(), &p.section)).or_default() += 1;
+        }
+        let mut made: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut units = Vec::with_capacity(pieces.len());
+        for p in pieces {
+            let count = times.get(&(p.file.as_str(), p.member.as_deref(), p.section.as_str())).copied().unwrap_or(0);
+            let unit = match self.behind(p, count)? {
+                Ok((input, source, section)) => self.unit(p, input, source, section),
+                Err(why) => {
+                    let nth = made.entry(&p.section).or_default();
+                    let key = UnitKey {
+                        file: "(linker)".into(),
+                        member: None,
+                        section: p.section.clone(),
+                        index: std::mem::replace(nth, *nth + 1),
+                    };
+                    let align = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
+                    unit(key, p, align, Class::kept(why))
+                }
+            };
+            units.push(unit);
+        }
+        twins(&mut units);
+        Ok(units)
+    }
+
+    /// The input, object and ELF section that a piece came from, or why there is none.
+    fn behind(&mut self, p: &Placed, count: usize) -> Result<std::result::Result<(usize, usize, usize), String>> {
+        let Some(&input) = self.files.get(&p.file) else {
+            if p.file.contains(".ltrans") {
+                return Err(
+                    Error::input("reading the link map", "the link was done with LTO").hint("build without -flto")
+                );
+            }
+            let whose =
+                if p.file.is_empty() { "made by the linker" } else { "its file is not among the captured inputs" };
+            return Ok(Err(whose.into()));
+        };
+        let index = match self.sources.find(self.inputs, input, p.member.as_deref())? {
+            Lookup::Source(index) => index,
+            Lookup::Not(why) => return Ok(Err(why.into_owned())),
+        };
+        if p.section == "COMMON" || p.section == "LARGE_COMMON" {
+            return Ok(Err("COMMON symbols have no section (build with -fno-common)".into()));
+        }
+        let sections = self.sources.list.get(index).map(|s| s.object.sections.as_slice()).unwrap_or_default();
+        let named: Vec<usize> = (0..sections.len())
+            .filter(|&i| sections.get(i).is_some_and(|s| s.allocated() && s.name == p.section))
+            .collect();
+        Ok(match named.len() {
+            0 => Err("made by the linker".into()),
+            n if n == count => named.get(p.index as usize).map(|&s| (input, index, s)).ok_or_else(String::new),
+            n => Err(format!("its object has {n} sections of that name, the map {count}")),
+        })
+    }
+
+    fn unit(&self, p: &Placed, input: usize, source: usize, section: usize) -> Unit {
+        let sections = self.sources.list.get(source).map(|s| s.object.sections.as_slice()).unwrap_or_default();
+        let before = sections.iter().take(section).filter(|s| s.allocated() && s.name == p.section).count();
+        let key = UnitKey {
+            file: self.inputs.get(input).map(|i| i.name.clone()).unwrap_or_default(),
+            member: p.member.clone(),
+            section: p.section.clone(),
+            index: before as u32,
+        };
+        let empty = Section::default();
+        let head = sections.get(section).unwrap_or(&empty);
+        let class = match classify(head) {
+            Class::Paddable(_) if head.size != p.size => {
+                Class::kept(format!("the linker made {} bytes of its {}", p.size, head.size))
+            }
+            class => class,
+        };
+        Unit { source: Some((source, section)), ..unit(key, p, head.align, class) }
+    }
+}
+
+fn unit(key: UnitKey, p: &Placed, align: u64, class: Class) -> Unit {
+    Unit {
+        key,
+        output: p.output.clone(),
+        address: p.address,
+        size: p.size,
+        align,
+        class,
+        model_align: align,
+        source: None,
+        held: Vec::new(),
+    }
+}
+
+/// Two units of one name could not be told apart by a plan: neither is touched.
+fn twins(units: &mut [Unit]) {
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<UnitKey> = units.iter().filter(|u| !seen.insert(&u.key)).map(|u| u.key.clone()).collect();
+    for unit in units.iter_mut().filter(|u| twice.contains(&u.key)) {
+        unit.class = Class::kept("two units have this name");
+    }
+}
+
+/// Holds the map against the linked file: a unit's symbols, and the bytes of its data, must be where the map says.
+/// A unit that fails is kept where it is, so that a wrong map can never become a variant.
+fn judge(units: &mut [Unit], sources: &Sources, linked: &Linked, bytes: &[u8]) {
+    for unit in units {
+        let Some((object, index)) = unit.source else { continue };
+        let Some(source) = sources.list.get(object) else { continue };
+        let Some(section) = source.object.sections.get(index) else { continue };
+        let mut astray = None;
+        for (i, symbol) in section.symbols.iter().enumerate() {
+            if linked.has_at(&symbol.name, unit.address.wrapping_add(symbol.value)) {
+                unit.held.push(i);
+            } else if symbol.strong && linked.defines(&symbol.name) {
+                astray = Some(format!("its symbol {} lies elsewhere in the linked file", symbol.name));
+            }
+        }
+        let compared = unit.class.paddable() && !section.executable() && section.has_bytes();
+        let there = linked.content(bytes, &unit.output, unit.address, unit.size);
+        if let (true, Some(there)) = (compared, there) {
+            let from = usize::try_from(section.offset).unwrap_or(usize::MAX);
+            let here = sources.pristine(source).get(from..).and_then(|b| b.get(..there.len())).unwrap_or_default();
+            if verify::first_difference(here, there, &section.masks).is_some() {
+                astray = Some("its bytes in the linked file are not its object's".into());
+            }
+        }
+        if let (Some(why), true) = (astray, unit.class.paddable()) {
+            unit.class = Class::kept(why);
+        }
+    }
+}
+
+/// Output sections in the map's order, as ranges of units; a name that comes twice is two rows.
+fn rows(units: &[Unit]) -> Vec<(String, std::ops::Range<usize>)> {
+    let mut rows: Vec<(String, std::ops::Range<usize>)> = Vec::new();
+    for (i, unit) in units.iter().enumerate() {
+        match rows.last_mut() {
+            Some((name, row)) if *name == unit.output => row.end = i + 1,
+            _ => rows.push((unit.output.clone(), i..i + 1)),
+        }
+    }
+    rows
+}
+
+/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
+fn model(row: &mut [Unit]) {
+    let Some(mut end) = row.first().map(|u| u.address) else { return };
+    for unit in row {
+        let up = |align: u64| end.checked_next_multiple_of(align.max(1));
+        let shown = low_bit(unit.address).min(4096);
+        if up(unit.align) != Some(unit.address) && up(shown) == Some(unit.address) {
+            unit.model_align = shown;
+        }
+        end = unit.address.saturating_add(unit.size);
+    }
+}
+
+fn low_bit(address: u64) -> u64 {
+    if address == 0 { LINE } else { 1 << address.trailing_zeros().min(63) }
+}
+
+fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
+    match sources.iter().find(|s| s.object.machine != linked.machine || s.object.wide != linked.wide) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Error::input(format!("reading {}", other.name), "it is for another machine than the linked file"))
+        }
+    }
+}
+
+fn dropped(sources: &[Source], units: &[Unit]) -> u32 {
+    let placed: BTreeSet<(usize, usize)> = units.iter().filter_map(|u| u.source).collect();
+    let all =
+        sources.iter().enumerate().flat_map(|(o, s)| s.object.sections.iter().enumerate().map(move |(i, s)| (o, i, s)));
+    all.filter(|(o, i, s)| s.allocated() && s.size > 0 && !placed.contains(&(*o, *i))).count() as u32
+}

@@ -1,0 +1,115 @@
+//! A linked file as the second reader sees it: output sections, symbols with their places, contents.
+
+use goblin::elf::{Elf, program_header, section_header, sym};
+
+/// One output section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub name: String,
+    pub kind: u32,
+    pub flags: u64,
+    pub address: u64,
+    pub offset: u64,
+    pub size: u64,
+}
+
+/// One entry of the symbol table; the order of the fields is the order that symbols are sorted in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Symbol {
+    pub name: String,
+    pub info: u8,
+    pub size: u64,
+    /// Index of its output section, or a special index.
+    pub section: usize,
+    /// Virtual, for TLS symbols too.
+    pub address: u64,
+}
+
+/// What the checks need of a linked file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Linked {
+    pub machine: u16,
+    pub wide: bool,
+    pub outputs: Vec<Output>,
+    /// Sorted.
+    pub symbols: Vec<Symbol>,
+}
+
+impl Linked {
+    /// Reads section headers and `.symtab`; the error is the second reader's.
+    pub fn parse(bytes: &[u8]) -> Result<Linked, String> {
+        let elf = Elf::parse(bytes).map_err(|e| e.to_string())?;
+        let outputs: Vec<Output> = elf
+            .section_headers
+            .iter()
+            .map(|s| Output {
+                name: elf.shdr_strtab.get_at(s.sh_name).unwrap_or_default().to_owned(),
+                kind: s.sh_type,
+                flags: s.sh_flags,
+                address: s.sh_addr,
+                offset: s.sh_offset,
+                size: s.sh_size,
+            })
+            .collect();
+        let tls = elf.program_headers.iter().find(|p| p.p_type == program_header::PT_TLS).map_or(0, |p| p.p_vaddr);
+        let mut symbols: Vec<Symbol> = elf
+            .syms
+            .iter()
+            .map(|s| Symbol {
+                name: elf.strtab.get_at(s.st_name).unwrap_or_default().to_owned(),
+                info: s.st_info,
+                size: s.st_size,
+                section: s.st_shndx,
+                address: if sym::st_type(s.st_info) == sym::STT_TLS {
+                    s.st_value.wrapping_add(tls)
+                } else {
+                    s.st_value
+                },
+            })
+            .collect();
+        symbols.sort_unstable();
+        Ok(Linked { machine: elf.header.e_machine, wide: elf.is_64, outputs, symbols })
+    }
+
+    /// Whether an output section of that name is loaded.
+    #[must_use]
+    pub fn loads(&self, name: &str) -> bool {
+        self.output(name).is_some()
+    }
+
+    /// The loaded output section of that name.
+    #[must_use]
+    pub fn output(&self, name: &str) -> Option<&Output> {
+        let alloc = u64::from(section_header::SHF_ALLOC);
+        self.outputs.iter().find(|o| o.flags & alloc != 0 && o.name == name)
+    }
+
+    fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
+        let from = self.symbols.partition_point(|s| s.name.as_str() < name);
+        self.symbols.iter().skip(from).take_while(move |s| s.name == name).filter(|s| s.section != 0)
+    }
+
+    /// Whether a symbol of that name is defined.
+    #[must_use]
+    pub fn defines(&self, name: &str) -> bool {
+        self.named(name).next().is_some()
+    }
+
+    /// Whether a symbol of that name is defined at `address`.
+    #[must_use]
+    pub fn has_at(&self, name: &str, address: u64) -> bool {
+        self.named(name).any(|s| s.address == address)
+    }
+
+    /// The bytes at an address in an output section; `None` where the file has none (`.bss`) or they leave the section.
+    #[must_use]
+    pub fn content<'a>(&self, bytes: &'a [u8], output: &str, address: u64, size: u64) -> Option<&'a [u8]> {
+        let output = self.output(output).filter(|o| o.kind != section_header::SHT_NOBITS)?;
+        let into = address.checked_sub(output.address)?;
+        if into.checked_add(size)? > output.size {
+            return None;
+        }
+        let from = usize::try_from(output.offset.checked_add(into)?).ok()?;
+        bytes.get(from..from.checked_add(usize::try_from(size).ok()?)?)
+    }
+}

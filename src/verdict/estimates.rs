@@ -1,0 +1,211 @@
+//! Runs → the numbers of a verdict, each with its interval, in ln units; plus means that patched is worse.
+//!
+//! Landing B is where base put its units as built, P where patched put them; `b0`, `pB`, `bP`, `p0` are the four cells
+//! of base and patched code on them. The unit of every interval is a *link*, never a run: more runs of one binary only
+//! make a wrong answer tighter.
+
+use super::looks::{self, Look};
+use super::robust::{self, Interval, additive_fit, mean_interval, trimmed_interval, trimmed_mean};
+use super::runs::{Runs, Unit};
+use super::spread::{Modes, Spread, modes, spread};
+
+/// The four cells' weights in the order `b0 pB bP p0`.
+mod weights {
+    /// What the patch costs, averaged over the two landings.
+    pub const CODE: [f64; 4] = [-0.5, 0.5, -0.5, 0.5];
+    /// What the move costs, averaged over the two codes.
+    pub const LUCK: [f64; 4] = [-0.5, -0.5, 0.5, 0.5];
+    pub const TOTAL: [f64; 4] = [-1.0, 0.0, 0.0, 1.0];
+    pub const INTERACTION: [f64; 4] = [1.0, -1.0, -1.0, 1.0];
+    pub const CODE_ON_BASE: [f64; 4] = [-1.0, 1.0, 0.0, 0.0];
+    pub const CODE_ON_PATCHED: [f64; 4] = [0.0, 0.0, -1.0, 1.0];
+    pub const MOVE_BASE: [f64; 4] = [-1.0, 0.0, 1.0, 0.0];
+    pub const MOVE_PATCHED: [f64; 4] = [0.0, -1.0, 0.0, 1.0];
+}
+
+/// What the patch costs at one landing, or the move with one code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transplant {
+    pub code_on_base: Interval,
+    pub code_on_patched: Interval,
+    pub move_with_base: Interval,
+    pub move_with_patched: Interval,
+}
+
+/// A block's four cells (`b0 pB bP p0`) after the additive fit, in ln(cost).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockFit {
+    pub number: u32,
+    pub cells: [f64; 4],
+}
+
+/// A layout's two cells, and its D: the trimmed mean of patched less base within rounds. D is not the difference of
+/// the two, which would carry the drift between rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayoutFit {
+    pub number: u32,
+    pub base: f64,
+    pub patched: f64,
+    pub difference: f64,
+}
+
+/// All numbers of a verdict, in ln units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimates {
+    /// `None` before the first look: centres only, no intervals.
+    pub look: Option<Look>,
+    /// m: what is too small to matter.
+    pub margin: f64,
+    /// M: within it, an effect counts as none.
+    pub tolerance: f64,
+    pub gamma: Interval,
+    pub lambda: Interval,
+    pub iota: Interval,
+    /// gamma + lambda: what the two axes explain.
+    pub total: Interval,
+    pub kappa: Interval,
+    /// The as-built pair, as measured here.
+    pub delta: Interval,
+    /// delta − (gamma + lambda).
+    pub rho: Interval,
+    pub transplant: Transplant,
+    pub aligned: Option<Interval>,
+    pub twin: Option<Interval>,
+    pub blocks: Vec<BlockFit>,
+    pub layouts: Vec<LayoutFit>,
+    /// The aligned pair's two cells, and the twin's, in ln(cost).
+    pub aligned_cells: Option<(f64, f64)>,
+    pub twin_cell: Option<f64>,
+    /// s_w: SD of the luck contrast of one round, which is the SD of one run.
+    pub noise: Option<f64>,
+    pub base_spread: Option<Spread>,
+    pub patched_spread: Option<Spread>,
+    /// Two groups of layouts by what the patch costs there.
+    pub code_modes: Option<Modes>,
+    pub hodges_lehmann: Option<f64>,
+    /// Layouts in which the patch is slower, and faster, by more than the margin.
+    pub slower_in: usize,
+    pub faster_in: usize,
+    /// Rounds of a cell (median over units).
+    pub rounds: u32,
+}
+
+/// M = 0.2·|gamma + lambda|, at least m and at most 5 m. Without the ceiling a headline of +600 % would let a code
+/// effect of +5 % pass as alignment.
+#[must_use]
+pub fn tolerance(margin: f64, total: f64) -> f64 {
+    let share = 0.2 * total.abs();
+    if share.is_nan() { margin } else { share.clamp(margin, 5.0 * margin) }
+}
+
+impl Estimates {
+    /// The numbers at the last look that the record reaches. `margin`: m in ln units.
+    #[must_use]
+    pub fn at_look(runs: &mut Runs, margin: f64) -> Estimates {
+        let look = looks::reached(runs.blocks.len(), runs.layouts.len());
+        if let Some(look) = look {
+            runs.keep(look);
+        }
+        Estimates::of(runs, look, margin)
+    }
+
+    fn of(runs: &Runs, look: Option<Look>, margin: f64) -> Estimates {
+        let (t_blocks, t_layouts) = look.map_or((f64::INFINITY, f64::INFINITY), |l| (l.t_blocks, l.t_layouts));
+        let blocks: Vec<BlockFit> = runs.blocks.iter().filter_map(fit_block).collect();
+        let layouts: Vec<LayoutFit> = runs.layouts.iter().filter_map(fit_layout).collect();
+        let over_blocks = |weights| mean_interval(&contrasts(&blocks, weights), t_blocks);
+        let differences: Vec<f64> = layouts.iter().map(|l| l.difference).collect();
+        let total = over_blocks(weights::TOTAL);
+        let as_built = runs.blocks.first().filter(|block| block.number == 0);
+        let delta = as_built.map_or(Interval::UNKNOWN, |block| trimmed_interval(block.differences(), t_blocks));
+        let arm = |values: Vec<f64>| (!values.is_empty()).then(|| trimmed_interval(values, t_blocks));
+        Estimates {
+            look,
+            margin,
+            tolerance: tolerance(margin, total.centre),
+            gamma: over_blocks(weights::CODE),
+            lambda: over_blocks(weights::LUCK),
+            iota: over_blocks(weights::INTERACTION),
+            total,
+            kappa: mean_interval(&differences, t_layouts),
+            delta,
+            rho: Interval { centre: delta.centre - total.centre, half: delta.half.hypot(total.half) },
+            transplant: Transplant {
+                code_on_base: over_blocks(weights::CODE_ON_BASE),
+                code_on_patched: over_blocks(weights::CODE_ON_PATCHED),
+                move_with_base: over_blocks(weights::MOVE_BASE),
+                move_with_patched: over_blocks(weights::MOVE_PATCHED),
+            },
+            aligned: runs.aligned.as_ref().and_then(|unit| arm(unit.differences().collect())),
+            twin: arm(runs.twin.clone()),
+            aligned_cells: runs.aligned.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched)),
+            twin_cell: trimmed_mean(runs.twin_values.iter().copied()),
+            noise: noise(&runs.blocks),
+            base_spread: spread(&runs.layouts, 0, margin),
+            patched_spread: spread(&runs.layouts, 3, margin),
+            code_modes: modes(&differences, margin),
+            hodges_lehmann: robust::hodges_lehmann(&differences),
+            slower_in: differences.iter().filter(|&&d| d > margin).count(),
+            faster_in: differences.iter().filter(|&&d| d < -margin).count(),
+            rounds: rounds(runs),
+            blocks,
+            layouts,
+        }
+    }
+}
+
+/// The centres and the noise of the pilot: the first look's blocks, so many rounds each, however much was run since.
+#[must_use]
+pub(super) fn pilot(runs: &Runs, rounds: usize) -> Option<(f64, f64)> {
+    let first: Vec<Unit> = runs.blocks.iter().take(looks::FIRST.blocks).map(|b| b.first_rounds(rounds)).collect();
+    let fits: Vec<BlockFit> = first.iter().filter_map(fit_block).collect();
+    let total = contrasts(&fits, weights::TOTAL);
+    Some((robust::mean(&total), noise(&first)?)).filter(|_| first.len() == looks::FIRST.blocks)
+}
+
+fn contrasts(blocks: &[BlockFit], weights: [f64; 4]) -> Vec<f64> {
+    blocks.iter().map(|block| contrast(block.cells, weights)).collect()
+}
+
+fn contrast(cells: [f64; 4], weights: [f64; 4]) -> f64 {
+    cells.iter().zip(weights).map(|(value, weight)| value * weight).sum()
+}
+
+fn fit_block(unit: &Unit) -> Option<BlockFit> {
+    Some(BlockFit { number: unit.number, cells: additive_fit(&unit.cells)? })
+}
+
+fn fit_layout(unit: &Unit) -> Option<LayoutFit> {
+    let [base, _, _, patched] = &unit.cells;
+    Some(LayoutFit {
+        number: unit.number,
+        base: trimmed_mean(base.iter().copied())?,
+        patched: trimmed_mean(patched.iter().copied())?,
+        difference: trimmed_mean(unit.differences())?,
+    })
+}
+
+/// s_w = 1.4826 · MAD of a round's luck contrast about its block's median · sqrt(B/(B−1)).
+///
+/// The four weights of the contrast are ±1/2, so its SD is that of one run. Blocks may have different numbers of
+/// rounds (the as-built one has the most), so each block's residuals carry their own factor.
+fn noise(blocks: &[Unit]) -> Option<f64> {
+    let mut residuals = Vec::new();
+    for block in blocks {
+        let [b0, pb, bp, p0] = &block.cells;
+        let luck = b0.iter().zip(pb).zip(bp).zip(p0).map(|(((a, b), c), d)| contrast([*a, *b, *c, *d], weights::LUCK));
+        let luck: Vec<f64> = luck.collect();
+        let Some(centre) = robust::median(luck.iter().copied()).filter(|_| luck.len() > 1) else { continue };
+        let n = luck.len() as f64;
+        residuals.extend(luck.iter().map(|x| (x - centre).abs() * (n / (n - 1.0)).sqrt()));
+    }
+    robust::median(residuals).map(|mad| 1.4826 * mad)
+}
+
+/// The as-built block runs in every round of the campaign, so it says nothing about the rounds of the others.
+fn rounds(runs: &Runs) -> u32 {
+    let drawn = runs.blocks.iter().filter(|b| b.number != 0).chain(&runs.layouts);
+    let counts: Vec<f64> = drawn.map(|unit| unit.rounds.len() as f64).collect();
+    let as_built = || runs.blocks.first().map_or(0.0, |b| b.rounds.len() as f64);
+    robust::median(counts).unwrap_or_else(as_built) as u32
+}

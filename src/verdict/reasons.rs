@@ -1,0 +1,220 @@
+//! The value in plain words: what was found, then what a reader must know before believing it.
+
+use super::decide::{Answer, Blocked};
+use super::looks;
+use super::runs::{Tried, reason};
+use super::value::{LayoutSpread, TwoModes, Verdict};
+use super::words::{count, digits, effect, plain, worse};
+
+/// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
+pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
+    if v.identical {
+        return vec!["identical: the loaded content of the two links is the same, so nothing was run".into()];
+    }
+    let mut all = Vec::new();
+    all.extend(aligned(v));
+    all.push(answer(v, tried));
+    all.extend(remainder(v));
+    all.extend(interaction(v));
+    all.extend(over_layouts(v));
+    all.extend(two_modes(v));
+    all.extend(matched(v));
+    all.extend(lost(v));
+    all
+}
+
+fn answer(v: &Verdict, tried: Tried) -> String {
+    let say = |e| effect(e, &v.metric);
+    let code = format!(
+        "the patch is {} on both landings and {} over {}",
+        say(&v.code_effect),
+        say(&v.code_over_layouts),
+        count(v.layouts as u64, "layout")
+    );
+    let luck = format!("the move alone is {}", say(&v.layout_luck));
+    let headline = format!("the as-built pair's {}", plain(v.headline.percent, &v.metric));
+    match v.verdict {
+        Answer::Alignment => format!("{code}; {luck}: {headline} is placement"),
+        Answer::Code => format!("{code}; {luck}: {headline} is the code"),
+        Answer::Both if v.only_together => format!(
+            "{code}; but the patch on base's landing is {} and the move with base's code is {}: only the two together \
+             cost something",
+            say(&v.transplant.code_on_base_landing),
+            say(&v.transplant.move_with_base_code)
+        ),
+        Answer::Both if v.masked => format!("{code}; {luck}: {headline} hides the one behind the other"),
+        Answer::Both => match v.layout_share {
+            Some(share) => {
+                format!("{code}; {luck}: {headline} is both, {share:.2} of it (of its logarithm) the landing")
+            }
+            None => format!("{code}; {luck}: {headline} is both"),
+        },
+        Answer::NotReproduced => format!(
+            "{code}, {luck}, the as-built pair is {}: nothing here that is beyond {}",
+            say(&v.headline),
+            tolerance(v)
+        ),
+        Answer::Inconclusive => inconclusive(v, tried, &code, &luck),
+    }
+}
+
+fn tolerance(v: &Verdict) -> String {
+    let size = v.tolerance_percent.unwrap_or(v.margin_percent);
+    format!(
+        "{} % {} or {}",
+        digits(size),
+        worse(&v.metric),
+        if worse(&v.metric) == "slower" { "faster" } else { "better" }
+    )
+}
+
+fn inconclusive(v: &Verdict, tried: Tried, code: &str, luck: &str) -> String {
+    let say = |e| effect(e, &v.metric);
+    match v.blocked_by {
+        Some(Blocked::Placement) => format!(
+            "the patch is {} where it stands but {} over {} drawn layouts: the two contradict each other, so what it \
+             costs hangs on its neighbours here{}",
+            say(&v.code_effect),
+            say(&v.code_over_layouts),
+            v.layouts,
+            neighbours(v)
+        ),
+        Some(Blocked::Unexplained) => format!(
+            "{code}, {luck}, yet the as-built pair is {}: the luck lies in what a block draws anew (whole lines in front \
+             of each section, stack and environment), not in the landing",
+            say(&v.headline)
+        ),
+        Some(Blocked::AA) => format!(
+            "two links of the same base differ, the second is {}: the machine or this tool is at fault, so there is no \
+             verdict",
+            v.a_a.as_ref().map_or_else(String::new, say)
+        ),
+        Some(Blocked::Unmatched) => format!("{code}; the rest is luck or interaction"),
+        Some(Blocked::Precision | Blocked::Budget) | None => too_wide(v, tried),
+    }
+}
+
+fn too_wide(v: &Verdict, tried: Tried) -> String {
+    let Some(needs) = &v.needs else { return "nothing was measured".into() };
+    if v.layouts < looks::FIRST.layouts || v.blocks < looks::FIRST.blocks {
+        return format!(
+            "too little is clean or complete: {} of {} and {} of {} can be used, and the first look needs {} and {}",
+            v.blocks,
+            count(tried.blocks as u64, "block"),
+            v.layouts,
+            count(tried.layouts as u64, "layout"),
+            looks::FIRST.blocks,
+            looks::FIRST.layouts
+        );
+    }
+    let (name, wide) = match needs.interval.as_str() {
+        "code_effect" => ("the code effect on both landings", &v.code_effect),
+        "layout_luck" => ("the layout's luck", &v.layout_luck),
+        "code_over_layouts" => ("the code effect over layouts", &v.code_over_layouts),
+        _ => ("the as-built pair", &v.headline),
+    };
+    let more = match needs.blocks {
+        Some(blocks) => format!("about {} would settle it", count(u64::from(blocks), "block")),
+        None => format!(
+            "its centre lies on the margin of {} %, so no number of blocks settles it: choose another margin",
+            digits(v.margin_percent)
+        ),
+    };
+    let had = format!("{} and {}", count(v.blocks as u64, "block"), count(v.layouts as u64, "layout"));
+    format!("after {had} {name} is {}, too wide to call either way; {more}", effect(wide, &v.metric))
+}
+
+/// Whose line it shares, as far as the suspects tell.
+fn neighbours(v: &Verdict) -> String {
+    let named = |s: &crate::diff::Suspect| {
+        let with: Vec<&str> = s.patched.with.iter().take(3).map(String::as_str).collect();
+        (!with.is_empty()).then(|| format!("{} beside {}", s.name, with.join(", ")))
+    };
+    let all: Vec<String> = v.suspects.iter().filter_map(named).take(3).collect();
+    if all.is_empty() { String::new() } else { format!(": {}", all.join("; ")) }
+}
+
+fn aligned(v: &Verdict) -> Option<String> {
+    let aligned = v.aligned.as_ref().filter(|_| v.aligned_disagrees)?;
+    Some(format!(
+        "with every data section on a line of its own and functions aligned, the patch is {}; that is not the {} found on \
+         the two landings",
+        effect(aligned, &v.metric),
+        effect(&v.code_effect, &v.metric)
+    ))
+}
+
+fn remainder(v: &Verdict) -> Option<String> {
+    v.remainder.beyond(v.margin_percent).then(|| {
+        format!(
+            "the as-built pair is {} beyond what patch and landing explain: a single link has luck of its own",
+            effect(&v.remainder, &v.metric)
+        )
+    })
+}
+
+fn interaction(v: &Verdict) -> Option<String> {
+    (v.interaction.beyond(v.margin_percent) && !v.only_together).then(|| {
+        format!(
+            "the two do not add up: the patch is {} on base's landing and {} on patched's",
+            effect(&v.transplant.code_on_base_landing, &v.metric),
+            effect(&v.transplant.code_on_patched_landing, &v.metric)
+        )
+    })
+}
+
+fn over_layouts(v: &Verdict) -> Option<String> {
+    let over = &v.over_layouts;
+    if over.of == 0 || v.code_over_layouts.low.is_none() {
+        return None;
+    }
+    let faster = match over.faster_in {
+        0 => String::new(),
+        n => format!(" and faster in {n}"),
+    };
+    Some(format!(
+        "beyond {} % the patch is {} in {} of {} layouts{faster}; an effect in fewer than 3 of {} layouts may be unseen",
+        digits(v.margin_percent),
+        worse(&v.metric),
+        over.slower_in,
+        over.of,
+        over.of
+    ))
+}
+
+fn two_modes(v: &Verdict) -> Vec<String> {
+    let say = |what: &str, m: TwoModes| {
+        format!(
+            "bimodal: {what} fall into two groups, {} low / {} high, the higher {}: no mean describes them",
+            m.low,
+            m.high,
+            plain(m.apart_percent, &v.metric)
+        )
+    };
+    let of = |s: Option<LayoutSpread>| s.and_then(|s| s.modes);
+    let all = [
+        ("base's layouts", of(v.layout_spread.base)),
+        ("patched's layouts", of(v.layout_spread.patched)),
+        ("the code effects over layouts", v.over_layouts.modes),
+    ];
+    all.into_iter().filter_map(|(what, modes)| modes.map(|m| say(what, m))).collect()
+}
+
+fn matched(v: &Verdict) -> Option<String> {
+    let m = &v.matched;
+    if m.units >= m.of {
+        return None;
+    }
+    let named: Vec<&str> = m.rest.iter().take(3).map(String::as_str).collect();
+    let more = m.rest.len().saturating_sub(named.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!("matched {} of {} units, not {}{more}", m.units, m.of, named.join(", ")))
+}
+
+/// Runs that are in no estimate and that the user can do something about.
+fn lost(v: &Verdict) -> Option<String> {
+    let kinds = [reason::FAILED, reason::TIMED_OUT, reason::NO_VALUE, reason::DISTURBED, reason::FEW_ROUNDS];
+    let of = |kind: &&str| v.skipped.get(*kind).filter(|&&n| n > 0).map(|n| format!("{n} {kind}"));
+    let all: Vec<String> = kinds.iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| format!("of {}: {}; all are in the record", count(v.runs, "run"), all.join(", ")))
+}

@@ -1,0 +1,236 @@
+//! Samples → the rounds that can be compared: every run is either used or counted under one reason.
+//!
+//! The unit of comparison within a round is the whole quad (or pair): its runs stood side by side, so that what the
+//! machine did in that minute is common to them and cancels. A quad with a hole has lost that, and is left out whole.
+//!
+//! Which attempt counts: the first that is complete and that no outside evidence speaks against, 0 before 1. When both
+//! are disturbed the round is dropped and counted. It could be kept (the fit is robust to single hits), but disturbance
+//! is not a hit: on a loaded machine two-thread effects shrink from 8.2 to 2.7 times, in every round alike, and no
+//! robust centre sees that. Dropping by steal and switches, never by the time itself, does not bias what is left.
+
+use std::collections::BTreeMap;
+
+use super::looks::Look;
+use crate::measure::record::{Better, Cell, Group, Outcome, Record, Sample};
+
+/// A unit needs so many clean rounds: the fewest of which floor(n/4) trims one on each side.
+pub const MIN_ROUNDS: usize = 4;
+
+/// Why a run is not in the estimates.
+pub mod reason {
+    pub const FAILED: &str = "failed";
+    pub const TIMED_OUT: &str = "timed out";
+    pub const NO_VALUE: &str = "no usable value";
+    pub const DISTURBED: &str = "disturbed from outside";
+    pub const REPLACED: &str = "replaced by a later run";
+    pub const NOT_NEEDED: &str = "repeated though clean";
+    pub const NEIGHBOUR: &str = "a neighbour in its quad or pair is missing";
+    pub const FEW_ROUNDS: &str = "too few clean rounds";
+    pub const PAST_LOOK: &str = "past the last complete look";
+    pub const UNPAIRED: &str = "no as-built run in its round";
+    pub const FOREIGN: &str = "not a cell of its group";
+}
+
+/// One block, layout or arm: its clean rounds, and ln(cost) of each cell in them. Columns that the group does not
+/// have are empty.
+#[derive(Clone, Debug, Default)]
+pub struct Unit {
+    pub number: u32,
+    pub rounds: Vec<u32>,
+    /// In the order `b0 pB bP p0`; each as long as `rounds`.
+    pub cells: [Vec<f64>; 4],
+}
+
+impl Unit {
+    /// Patched less base (`p0 − b0`) within each round.
+    pub fn differences(&self) -> impl Iterator<Item = f64> + '_ {
+        let [base, _, _, patched] = &self.cells;
+        base.iter().zip(patched).map(|(b, p)| p - b)
+    }
+
+    /// The same unit with no more than its first rounds.
+    #[must_use]
+    pub fn first_rounds(&self, most: usize) -> Unit {
+        let cut = |column: &Vec<f64>| column.iter().copied().take(most).collect();
+        let rounds = self.rounds.iter().copied().take(most).collect();
+        Unit { number: self.number, rounds, cells: self.cells.each_ref().map(cut) }
+    }
+
+    fn runs(&self) -> u64 {
+        self.cells.iter().map(|column| column.len() as u64).sum()
+    }
+}
+
+/// How far the campaign came, whatever the runs were like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    pub blocks: usize,
+    pub layouts: usize,
+}
+
+/// What can be compared, in the order of numbers, and what became of all other runs.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    pub blocks: Vec<Unit>,
+    pub layouts: Vec<Unit>,
+    pub aligned: Option<Unit>,
+    /// Twin less `b0` of block 0, in the rounds that have both.
+    pub twin: Vec<f64>,
+    /// ln(cost) of the twin itself, in those rounds.
+    pub twin_values: Vec<f64>,
+    /// Blocks and layouts that were given enough rounds, usable or not.
+    pub tried: Tried,
+    /// Samples in the record.
+    pub total: u64,
+    pub skipped: BTreeMap<String, u64>,
+}
+
+impl Runs {
+    /// Sorts the samples of a record out. The order of lines in the file does not matter.
+    #[must_use]
+    pub fn of(record: &Record) -> Runs {
+        let sign = if record.header.metric.better == Better::Lower { 1.0 } else { -1.0 };
+        let mut samples: Vec<(&Sample, Result<f64, &'static str>)> =
+            record.samples.iter().map(|s| (s, cost(s, sign))).collect();
+        samples.sort_by(|(a, _), (b, _)| place(a).cmp(&place(b)));
+        let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
+        let mut twin = Unit::default();
+        for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
+            let Some(&(first, _)) = unit.first() else { continue };
+            let clean = runs.unit(first, unit);
+            let rounds = unit.chunk_by(|(a, _), (b, _)| a.round == b.round).count();
+            match first.group {
+                Group::Block => runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS),
+                Group::Layout => runs.tried.layouts += usize::from(rounds >= MIN_ROUNDS),
+                Group::Aligned | Group::Twin => {}
+            }
+            match first.group {
+                Group::Twin => twin = clean,
+                _ if clean.rounds.len() < MIN_ROUNDS => runs.skip(reason::FEW_ROUNDS, clean.runs()),
+                Group::Block => runs.blocks.push(clean),
+                Group::Layout => runs.layouts.push(clean),
+                Group::Aligned => runs.aligned = Some(clean),
+            }
+        }
+        runs.pair(&twin);
+        runs
+    }
+
+    /// Leaves only the blocks and layouts of a look: what was begun after it was not looked at yet.
+    pub fn keep(&mut self, look: Look) {
+        let past = self.blocks.drain(look.blocks.min(self.blocks.len())..).map(|u| u.runs()).sum::<u64>();
+        let past = past + self.layouts.drain(look.layouts.min(self.layouts.len())..).map(|u| u.runs()).sum::<u64>();
+        self.skip(reason::PAST_LOOK, past);
+    }
+
+    fn skip(&mut self, why: &str, runs: u64) {
+        if runs > 0 {
+            *self.skipped.entry(why.to_string()).or_default() += runs;
+        }
+    }
+
+    /// The clean rounds of one unit; its other runs are counted.
+    fn unit(&mut self, first: &Sample, samples: &[(&Sample, Result<f64, &'static str>)]) -> Unit {
+        let needed = needed(first.group);
+        let mut unit = Unit { number: first.number, ..Unit::default() };
+        for round in samples.chunk_by(|(a, _), (b, _)| a.round == b.round) {
+            let mut chosen = None;
+            for attempt in round.chunk_by(|(a, _), (b, _)| a.attempt == b.attempt) {
+                let (values, clean) = self.attempt(needed, attempt);
+                let runs = values.iter().flatten().count() as u64;
+                let disturbed = attempt.iter().any(|(s, _)| s.contaminated);
+                match clean {
+                    _ if disturbed => self.skip(reason::DISTURBED, runs),
+                    None => self.skip(reason::NEIGHBOUR, runs),
+                    Some(_) if chosen.is_some() => self.skip(reason::NOT_NEEDED, runs),
+                    Some(values) => chosen = Some(values),
+                }
+            }
+            if let (Some(values), Some((sample, _))) = (chosen, round.first()) {
+                unit.rounds.push(sample.round);
+                for ((column, value), needed) in unit.cells.iter_mut().zip(values).zip(needed) {
+                    column.extend(needed.then_some(value));
+                }
+            }
+        }
+        unit
+    }
+
+    /// The values of one attempt, and once more if none is missing.
+    fn attempt(
+        &mut self,
+        needed: [bool; 4],
+        samples: &[(&Sample, Result<f64, &'static str>)],
+    ) -> ([Option<f64>; 4], Option<[f64; 4]>) {
+        let mut values = [None; 4];
+        for same in samples.chunk_by(|(a, _), (b, _)| a.cell == b.cell) {
+            // A resumed campaign runs the torn round again: the latest run of a cell stands beside its neighbours.
+            let Some(((sample, value), earlier)) = same.split_last() else { continue };
+            self.skip(reason::REPLACED, earlier.len() as u64);
+            let slot = values.iter_mut().zip(needed).nth(sample.cell as usize);
+            match (slot, value) {
+                (Some((slot, true)), Ok(value)) => *slot = Some(*value),
+                (Some((_, true)), Err(why)) => self.skip(why, 1),
+                _ => self.skip(reason::FOREIGN, 1),
+            }
+        }
+        let [a, b, c, d] = values;
+        let [na, nb, nc, nd] = needed;
+        let get = |value: Option<f64>, needed: bool| if needed { value } else { Some(f64::NAN) };
+        let all = || Some([get(a, na)?, get(b, nb)?, get(c, nc)?, get(d, nd)?]);
+        (values, all())
+    }
+
+    /// The twin stands beside the as-built block in every round; only rounds that have both are compared.
+    fn pair(&mut self, twin: &Unit) {
+        let built: BTreeMap<u32, f64> = match self.blocks.first() {
+            Some(block) if block.number == 0 => {
+                let [base, ..] = &block.cells;
+                block.rounds.iter().copied().zip(base.iter().copied()).collect()
+            }
+            _ => BTreeMap::new(),
+        };
+        let [values, ..] = &twin.cells;
+        for (round, value) in twin.rounds.iter().zip(values) {
+            if let Some(base) = built.get(round) {
+                self.twin.push(value - base);
+                self.twin_values.push(*value);
+            }
+        }
+        if self.twin.len() < MIN_ROUNDS {
+            self.twin.clear();
+            self.twin_values.clear();
+        }
+        self.skip(reason::UNPAIRED, twin.runs() - self.twin.len() as u64);
+    }
+}
+
+/// Which cells a complete quad or pair of the group has, in the order `b0 pB bP p0`.
+fn needed(group: Group) -> [bool; 4] {
+    match group {
+        Group::Block => [true; 4],
+        Group::Layout | Group::Aligned => [true, false, false, true],
+        Group::Twin => [true, false, false, false],
+    }
+}
+
+/// The place of a sample in the campaign's plan, then in time: a total order, so that the file's order is no matter.
+fn place(s: &Sample) -> (Group, u32, u32, u32, Cell, u64, u64, u64) {
+    let (group, number) = unit_of(s);
+    (group, number, s.round, s.attempt, s.cell, s.order, s.start_ns, s.value.map_or(0, f64::to_bits))
+}
+
+/// An arm (aligned, twin) is one thing however it is numbered.
+fn unit_of(s: &Sample) -> (Group, u32) {
+    (s.group, if matches!(s.group, Group::Block | Group::Layout) { s.number } else { 0 })
+}
+
+/// ln of the cost per unit of work: a metric of which more is better enters negated, so that plus is always worse.
+fn cost(sample: &Sample, sign: f64) -> Result<f64, &'static str> {
+    match (&sample.outcome, sample.value) {
+        (Outcome::Failed(_), _) => Err(reason::FAILED),
+        (Outcome::TimedOut, _) => Err(reason::TIMED_OUT),
+        (Outcome::Ok, Some(value)) if value.is_finite() && value > 0.0 => Ok(sign * value.ln()),
+        (Outcome::Ok, _) => Err(reason::NO_VALUE),
+    }
+}

@@ -1,0 +1,108 @@
+//! The fixtures, measured: each `fixtures/*/build.sh` says which verdict is right in which link order, and `triage`
+//! must reach it. One at a time, alone on the machine: a build beside them would be the measurement.
+//!
+//! `cargo test --release --test fixtures [FILTER]`. A disturbed machine may honestly end in `inconclusive`; then, and
+//! only then, the same case is run once more. A wrong verdict fails at once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::print_stderr)]
+#![allow(clippy::disallowed_methods)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+/// `# expect ORDER=3: both masked faster`
+#[derive(Clone, Debug)]
+struct Expectation {
+    order: String,
+    verdict: String,
+    masked: bool,
+    /// `slower`, `faster` or nothing to say.
+    headline: Option<String>,
+}
+
+fn expectations(build: &Path) -> Vec<Expectation> {
+    let text = std::fs::read_to_string(build).unwrap();
+    let lines = text.lines().filter_map(|l| l.strip_prefix("# expect ORDER="));
+    lines
+        .map(|line| {
+            let (order, answer) = line.split_once(':').expect("# expect ORDER=n: verdict");
+            let words: Vec<&str> = answer.split_whitespace().collect();
+            Expectation {
+                order: order.to_string(),
+                verdict: words[0].to_string(),
+                masked: words.contains(&"masked"),
+                headline: words.iter().find(|w| ["slower", "faster"].contains(w)).map(ToString::to_string),
+            }
+        })
+        .collect()
+}
+
+fn triage(case: &Path, expected: &Expectation) -> (i32, Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_straddle"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["triage", "--format", "json", "-q", "--build", &format!("ORDER={} sh build.sh", expected.order)])
+        .arg(case)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let value = serde_json::from_str(&text)
+        .unwrap_or_else(|e| panic!("{e}: {text:?}, and on stderr {:?}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code().unwrap(), value)
+}
+
+fn check(case: &Path, expected: &Expectation) -> Result<(), Failed> {
+    let (mut exit, mut value) = triage(case, expected);
+    if value["verdict"] == "inconclusive" {
+        eprintln!("inconclusive ({}); once more", value["blocked_by"]);
+        (exit, value) = triage(case, expected);
+    }
+    let percent = |key: &str| value[key]["percent"].as_f64().unwrap_or(f64::NAN);
+    eprintln!(
+        "{}: code {:+.1} %, luck {:+.1} %, headline {:+.1} %, {} blocks, {} runs",
+        value["verdict"],
+        percent("code_effect"),
+        percent("layout_luck"),
+        percent("headline"),
+        value["blocks"],
+        value["runs"]
+    );
+    let wrong = |what: &str| Err(Failed::from(format!("{what}, expected {expected:?}: {}", value["reasons"])));
+    if value["verdict"] != expected.verdict {
+        return wrong(&format!("verdict {}", value["verdict"]));
+    }
+    if value["masked"] != expected.masked {
+        return wrong(&format!("masked {}", value["masked"]));
+    }
+    let slower = percent("headline") > 0.0;
+    if expected.headline.as_ref().is_some_and(|h| (h == "slower") != slower) {
+        return wrong(&format!("headline {:+.1} %", percent("headline")));
+    }
+    let code_is_slower = ["code", "both"].contains(&expected.verdict.as_str());
+    if exit != i32::from(code_is_slower) {
+        return wrong(&format!("exit code {exit}"));
+    }
+    Ok(())
+}
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(&root).unwrap().map(|e| e.unwrap().path()).collect();
+    cases.retain(|c| c.join("build.sh").is_file());
+    cases.sort();
+    let mut trials = Vec::new();
+    for case in cases {
+        let expectations = expectations(&case.join("build.sh"));
+        assert!(!expectations.is_empty(), "{} states no expectation", case.display());
+        for expected in expectations {
+            let case = case.clone();
+            let name = format!("{}/order-{}", case.file_name().unwrap().to_string_lossy(), expected.order);
+            trials.push(Trial::test(name, move || check(&case, &expected)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
