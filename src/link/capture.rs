@@ -232,7 +232,11 @@ fn name_temporaries(link: &mut Captured, root: &Path, started: SystemTime) {
         if !stored.path.exists() && (outside || folder_gone) {
             count += 1;
             let extension = stored.path.extension().unwrap_or_default().to_string_lossy();
-            stored.input.name = format!("temporary#{count}.{extension}");
+            let name = format!("temporary#{count}.{extension}");
+            for lto in link.lto.iter_mut().filter(|l| **l == stored.input.name) {
+                lto.clone_from(&name);
+            }
+            stored.input.name = name;
             stored.input.system = false;
         } else if outside && fs::metadata(&stored.path).is_ok_and(new) {
             stored.input.system = false;

@@ -144,8 +144,9 @@ impl<'a> Session<'a> {
 
     fn gather_inputs(&mut self, link: &mut Captured, opened: &[String], map: &str) -> Result<()> {
         let mut index: HashMap<PathBuf, usize> = HashMap::new();
-        let named = |w: &Word| if let Word::Input { text, .. } = w { paths::resolve(&link.folder, text) } else { None };
-        let arguments: Vec<PathBuf> = link.words.iter().filter_map(named).filter(|p| p.is_file()).collect();
+        let named =
+            |w: &Word| if let Word::Input { text, .. } = w { locate(&link.folder, &link.words, text) } else { None };
+        let arguments: Vec<PathBuf> = link.words.iter().filter_map(named).collect();
         let resolved: Vec<(PathBuf, &str)> =
             opened.iter().filter_map(|o| Some((paths::resolve(&link.folder, o)?, o.as_str()))).collect();
         let also = arguments.iter().map(|p| (p.clone(), ""));
@@ -161,14 +162,14 @@ impl<'a> Session<'a> {
                 link.inputs.push(stored);
             }
         }
-        let folder = link.folder.clone();
+        let (folder, words) = (link.folder.clone(), link.words.clone());
         for word in &mut link.words {
             match word {
                 Word::Input { text, input, .. } => {
-                    *input = paths::resolve(&folder, text).and_then(|p| index.get(&p).copied());
+                    *input = locate(&folder, &words, text).and_then(|p| index.get(&p).copied());
                     if let Some(stored) = input.and_then(|i| link.inputs.get_mut(i)) {
-                        let absolute = text.starts_with('/') || text.contains("..");
-                        stored.in_place |= absolute && stored.form == Form::SharedObject && self.nameless(stored)?;
+                        let kept = paths::relative_means(self.root, &folder, text, &stored.path);
+                        stored.in_place |= !kept && stored.form == Form::SharedObject && self.nameless(stored)?;
                     }
                 }
                 Word::Folder { text, .. } => *text = absolute_folders(&folder, text),
@@ -314,7 +315,7 @@ impl Watch for Session<'_> {
             }
         };
         link.output_hash = self.store.put_file(&link.output)?;
-        if link.output_hash != beside {
+        if link.output_hash != beside && !link.random_build_id() {
             let name = &link.name;
             self.problems.push(format!("{name}: the linker gave other bytes when the same link was done twice"));
         }
@@ -381,6 +382,15 @@ fn makes(words: &Words) -> Makes {
         (_, true) => Makes::SharedObject,
         _ => Makes::Program,
     }
+}
+
+/// The file that a word names: seen from the linker's folder, else (ld(1), `-T`: scripts, which no dependency file
+/// lists) in the folders that `-L` names.
+fn locate(folder: &Path, words: &[Word], text: &str) -> Option<PathBuf> {
+    let search =
+        words.iter().filter_map(|w| if let Word::Folder { text, .. } = w { Some(text.as_str()) } else { None });
+    let from = |at: PathBuf| paths::resolve(&at, text).filter(|p| p.is_file());
+    from(folder.to_owned()).or_else(|| search.map(|at| folder.join(at)).find_map(from))
 }
 
 pub(super) fn file_name(path: &Path) -> &Path {

@@ -92,6 +92,11 @@ fn objects_archives_and_searched_libraries() {
             "echo 'INPUT(src/f.o -lg)' > lib/libfg.so; ar rcs lib/libg.a src/g.o; gcc src/main.o -Llib -lfg -o x",
             vec!["src/main.o", "lib/libfg.so", "src/f.o", "lib/libg.a"],
         ),
+        (
+            "echo 'SECTIONS { .mine : { *(.mine) } } INSERT AFTER .data;' > lib/mine.ld; echo '{ local: g; };' > v.map; \
+             gcc -Llib -Wl,-T,mine.ld -Wl,--version-script=v.map src/main.o src/f.o src/g.o -o x",
+            vec!["lib/mine.ld", "v.map", "src/main.o", "src/f.o", "src/g.o"],
+        ),
     ];
     for (build, inputs) in builds {
         let place = Place::new("");
@@ -108,6 +113,7 @@ fn objects_archives_and_searched_libraries() {
 fn shared_objects_keep_the_names_that_the_program_needs() {
     let builds = [
         "gcc -shared src/f.o src/g.o -o lib/libfg.so; gcc src/main.o lib/libfg.so -o x",
+        "gcc -shared src/f.o src/g.o -o lib/libfg.so; cd src; gcc main.o ../lib/libfg.so -o ../x",
         "gcc -shared src/f.o src/g.o -o lib/libfg.so; gcc src/main.o -Llib -lfg -Wl,-rpath,$PWD/lib -o x",
         "gcc -shared src/g.o -Wl,-soname,libg.so.1 -o lib/libg.so.1; gcc -shared src/f.o lib/libg.so.1 -o lib/libf.so; \
          gcc src/main.o -Llib -lf -Wl,-rpath-link,lib -o x",
@@ -119,6 +125,18 @@ fn shared_objects_keep_the_names_that_the_program_needs() {
         let error = capture.select(None).unwrap_err().to_string();
         assert!(error.contains("several") && error.contains("lib/lib"), "{error}");
     }
+}
+
+/// The path of a nameless shared object ends in the program, so it cannot be linked from elsewhere.
+#[test]
+fn a_nameless_shared_object_by_absolute_path_is_read_where_it_is() {
+    let place = Place::new("");
+    let build = "gcc -shared -fPIC src/f.c src/g.c -o lib/libfg.so; gcc src/main.c $PWD/lib/libfg.so -o x";
+    let capture = place.capture(build).unwrap();
+    capture.select(Some("x")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+    sh(&place.tree(), "gcc -shared -fPIC src/f.c src/g.c -g -o lib/libfg.so");
+    let error = capture.select(Some("x")).unwrap().prove_pass_through(place.dir.path()).unwrap_err().to_string();
+    assert!(error.contains("lib/libfg.so is not the file"), "{error}");
 }
 
 /// Temporaries are named by position, and a build from another day gives the same names.
