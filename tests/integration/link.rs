@@ -95,7 +95,7 @@ fn objects_archives_and_searched_libraries() {
         (
             "echo 'SECTIONS { .mine : { *(.mine) } } INSERT AFTER .data;' > lib/mine.ld; echo '{ local: g; };' > v.map; \
              gcc -Llib -Wl,-T,mine.ld -Wl,--version-script=v.map src/main.o src/f.o src/g.o -o x",
-            vec!["lib/mine.ld", "v.map", "src/main.o", "src/f.o", "src/g.o"],
+            vec!["v.map", "src/main.o", "src/f.o", "src/g.o", "lib/mine.ld"],
         ),
     ];
     for (build, inputs) in builds {
