@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
+pub mod capture;
 pub mod config;
 pub mod diff;
 pub mod format;

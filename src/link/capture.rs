@@ -79,7 +79,7 @@ fn captured(request: &Request) -> Result<Capture> {
     }
     let written = written_since(&root, &folder, started);
     settle(&mut capture, session.finished, &written, started);
-    capture.unseen = unseen(&capture, &written);
+    capture.unseen = unseen(&capture, &written, &session.lost);
     capture.tidy(&store)?;
     capture.save()?;
     if capture.links.is_empty() {
@@ -232,7 +232,11 @@ fn name_temporaries(link: &mut Captured, root: &Path, started: SystemTime) {
         if !stored.path.exists() && (outside || folder_gone) {
             count += 1;
             let extension = stored.path.extension().unwrap_or_default().to_string_lossy();
-            stored.input.name = format!("temporary#{count}.{extension}");
+            let name = format!("temporary#{count}.{extension}");
+            for lto in link.lto.iter_mut().filter(|l| **l == stored.input.name) {
+                lto.clone_from(&name);
+            }
+            stored.input.name = name;
             stored.input.system = false;
         } else if outside && fs::metadata(&stored.path).is_ok_and(new) {
             stored.input.system = false;
@@ -241,7 +245,7 @@ fn name_temporaries(link: &mut Captured, root: &Path, started: SystemTime) {
 }
 
 /// Linked files that no captured link made, by path, content or build id.
-fn unseen(capture: &Capture, written: &[Written]) -> Vec<Unseen> {
+fn unseen(capture: &Capture, written: &[Written], lost: &[(PathBuf, String)]) -> Vec<Unseen> {
     let outputs: HashSet<&Path> = capture.links.iter().map(|l| l.output.as_path()).collect();
     let hashes: HashSet<&str> = capture.links.iter().map(|l| l.output_hash.as_str()).collect();
     let inputs: HashSet<&str> = capture.links.iter().flat_map(|l| &l.inputs).map(|s| s.input.hash.as_str()).collect();
@@ -254,6 +258,9 @@ fn unseen(capture: &Capture, written: &[Written]) -> Vec<Unseen> {
             || w.build_id.as_ref().is_some_and(|id| ids.contains(id))
     };
     let how = |w: &Written| {
+        if let Some((_, why)) = lost.iter().find(|(output, _)| *output == w.path) {
+            return why.clone();
+        }
         let by = crate::open::map(&w.path).ok().and_then(|b| content::linked_by(&b));
         match by {
             Some(by) => format!("it was linked by {by}, in a process that this build did not start (a daemon, a sandbox), or copied here"),
@@ -271,8 +278,10 @@ fn linked_nothing(capture: &Capture) -> Error {
             0 => String::new(),
             n => format!(" (and {n} more)"),
         };
-        return Error::input(doing, format!("no link was seen, yet {}{more} was written: {}", first.path, first.how))
-            .hint("start the linker from this build: no compile daemon, no sandbox");
+        return Error::input(
+            doing,
+            format!("no link was captured, yet {}{more} was written: {}", first.path, first.how),
+        );
     }
     if let Some(problem) = capture.problems.first() {
         return Error::input(doing, problem.clone());

@@ -32,11 +32,21 @@ pub struct Session<'a> {
     pub finished: Vec<Captured>,
     pub skipped: BTreeMap<String, usize>,
     pub problems: Vec<String>,
+    /// Outputs whose link could not be captured, and why.
+    pub lost: Vec<(PathBuf, String)>,
     held: HashMap<pid_t, Held>,
-    linking: HashMap<pid_t, (Captured, String)>,
+    linking: HashMap<pid_t, Linking>,
     /// Processes that are a captured link: what they start or become is part of it.
     linkers: HashSet<pid_t>,
     lto_members: HashMap<String, Vec<String>>,
+}
+
+/// A linker that was let go.
+enum Linking {
+    /// Captured; the hash of what the link beside made.
+    Captured(Box<Captured>, String),
+    /// The link beside failed, for this reason. So will this one, mostly: build scripts try what works.
+    Lost(PathBuf, String),
 }
 
 /// A linker at its exec stop.
@@ -60,6 +70,7 @@ impl<'a> Session<'a> {
             finished: Vec::new(),
             skipped: BTreeMap::new(),
             problems: Vec::new(),
+            lost: Vec::new(),
             held: HashMap::new(),
             linking: HashMap::new(),
             linkers: HashSet::new(),
@@ -90,7 +101,7 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let beside = tempfile::tempdir_in(self.scratch).map_err(|_| "there is no room for a scratch folder")?;
-        let output = resolve_output(&folder, &words.output).ok_or("its output's folder does not exist")?;
+        let output = paths::resolve(&folder, &words.output).ok_or("its output's folder does not exist")?;
         let environment = environment(pid).into_iter().filter_map(|(k, v)| {
             let (k, v) = (k.into_string().ok()?, v.into_string().ok()?);
             ENVIRONMENT.contains(&k.as_str()).then_some((k, v))
@@ -133,8 +144,9 @@ impl<'a> Session<'a> {
 
     fn gather_inputs(&mut self, link: &mut Captured, opened: &[String], map: &str) -> Result<()> {
         let mut index: HashMap<PathBuf, usize> = HashMap::new();
-        let named = |w: &Word| if let Word::Input { text, .. } = w { paths::resolve(&link.folder, text) } else { None };
-        let arguments: Vec<PathBuf> = link.words.iter().filter_map(named).filter(|p| p.is_file()).collect();
+        let named =
+            |w: &Word| if let Word::Input { text, .. } = w { locate(&link.folder, &link.words, text) } else { None };
+        let arguments: Vec<PathBuf> = link.words.iter().filter_map(named).collect();
         let resolved: Vec<(PathBuf, &str)> =
             opened.iter().filter_map(|o| Some((paths::resolve(&link.folder, o)?, o.as_str()))).collect();
         let also = arguments.iter().map(|p| (p.clone(), ""));
@@ -150,14 +162,14 @@ impl<'a> Session<'a> {
                 link.inputs.push(stored);
             }
         }
-        let folder = link.folder.clone();
+        let (folder, words) = (link.folder.clone(), link.words.clone());
         for word in &mut link.words {
             match word {
                 Word::Input { text, input, .. } => {
-                    *input = paths::resolve(&folder, text).and_then(|p| index.get(&p).copied());
+                    *input = locate(&folder, &words, text).and_then(|p| index.get(&p).copied());
                     if let Some(stored) = input.and_then(|i| link.inputs.get_mut(i)) {
-                        let absolute = text.starts_with('/') || text.contains("..");
-                        stored.in_place |= absolute && stored.form == Form::SharedObject && self.nameless(stored)?;
+                        let kept = paths::relative_means(self.root, &folder, text, &stored.path);
+                        stored.in_place |= !kept && stored.form == Form::SharedObject && self.nameless(stored)?;
                     }
                 }
                 Word::Folder { text, .. } => *text = absolute_folders(&folder, text),
@@ -263,42 +275,47 @@ impl Watch for Session<'_> {
         let made = held.beside.path().join("out").join(file_name(&held.output)).is_file();
         if !(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 && made) {
             let said = fs::read_to_string(held.beside.path().join("said")).unwrap_or_default();
-            if said.contains("dependency-file") {
-                self.problems.push(format!(
-                    "{} was not captured: {} does not know --dependency-file, so it cannot say what it reads",
-                    self.name(&held.output),
-                    held.program.display()
-                ));
-            }
-            self.skip("the linker failed (a probe that tries what works)");
-            return Ok(Next::Go);
+            let said = said.lines().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+            let why = format!("the same link, done beside the build by {}, failed: {said}", held.program.display());
+            self.linking.insert(pid, Linking::Lost(held.output, why));
+            return Ok(Next::GoAndTell);
         }
-        let name = self.name(&held.output);
+        let output = held.output.clone();
         match self.gather(held) {
-            Ok(link) => {
-                self.linking.insert(pid, link);
+            Ok((link, beside)) => {
+                self.linking.insert(pid, Linking::Captured(Box::new(link), beside));
                 self.linkers.insert(pid);
                 Ok(Next::GoAndTell)
             }
             // A full disk ends the capture; an input that cannot be stored loses this link alone, and says so.
             Err(e) if e.kind == crate::error::Kind::Machine => Err(e),
             Err(e) => {
-                self.problems.push(format!("{name} was not captured: {e}"));
-                self.skip("an input could not be stored");
-                Ok(Next::Go)
+                self.linking.insert(pid, Linking::Lost(output, e.to_string()));
+                Ok(Next::GoAndTell)
             }
         }
     }
 
     fn exiting(&mut self, pid: pid_t, status: c_int) -> Result<()> {
         self.linkers.remove(&pid);
-        let Some((mut link, beside)) = self.linking.remove(&pid) else { return Ok(()) };
-        if status != 0 || !link.output.is_file() {
+        let Some(linking) = self.linking.remove(&pid) else { return Ok(()) };
+        let output = match &linking {
+            Linking::Captured(link, _) => &link.output,
+            Linking::Lost(output, _) => output,
+        };
+        if status != 0 || !output.is_file() {
             self.skip("the linker failed (a probe that tries what works)");
             return Ok(());
         }
+        let (mut link, beside) = match linking {
+            Linking::Captured(link, beside) => (*link, beside),
+            Linking::Lost(output, why) => {
+                self.lost.push((output, why));
+                return Ok(());
+            }
+        };
         link.output_hash = self.store.put_file(&link.output)?;
-        if link.output_hash != beside {
+        if link.output_hash != beside && !link.random_build_id() {
             let name = &link.name;
             self.problems.push(format!("{name}: the linker gave other bytes when the same link was done twice"));
         }
@@ -318,6 +335,9 @@ fn beside(held: &Held, environment: Vec<(OsString, OsString)>) -> Result<pid_t> 
     command.arg0(&held.argv0).args(held.words.written());
     command.arg("-o").arg(at.join("out").join(file_name(&held.output)));
     command.arg(option("-Map=", &at.join("map"))).arg(option("--dependency-file=", &at.join("dependencies")));
+    if held.words.resolution {
+        command.arg(option("-plugin-opt=-fresolution=", &at.join("resolution")));
+    }
     command.current_dir(&held.folder).env_clear().envs(environment).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(said.try_clone().map_err(io)?).stderr(said);
     let child = command.spawn().map_err(io)?;
@@ -364,8 +384,13 @@ fn makes(words: &Words) -> Makes {
     }
 }
 
-fn resolve_output(folder: &Path, output: &str) -> Option<PathBuf> {
-    paths::resolve(folder, output)
+/// The file that a word names: seen from the linker's folder, else (ld(1), `-T`: scripts, which no dependency file
+/// lists) in the folders that `-L` names.
+fn locate(folder: &Path, words: &[Word], text: &str) -> Option<PathBuf> {
+    let search =
+        words.iter().filter_map(|w| if let Word::Folder { text, .. } = w { Some(text.as_str()) } else { None });
+    let from = |at: PathBuf| paths::resolve(&at, text).filter(|p| p.is_file());
+    from(folder.to_owned()).or_else(|| search.map(|at| folder.join(at)).find_map(from))
 }
 
 pub(super) fn file_name(path: &Path) -> &Path {

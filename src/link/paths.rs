@@ -20,13 +20,29 @@ pub fn mirror(scratch: &Path, root: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// Whether `text`, seen from `folder`, means `path` by its letters alone: then it means the mirrored file as well when
-/// it is seen from the mirrored folder.
+/// Whether `text`, seen from `folder`, means `path` by its letters alone (no symbolic link, no way out of the build
+/// root and back): then it means the mirrored file as well when it is seen from the mirrored folder.
 #[must_use]
-pub fn relative_means(folder: &Path, text: &str, path: &Path) -> bool {
-    let text = Path::new(text);
-    let plain = text.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
-    plain && folder.join(text).components().eq(path.components())
+pub fn relative_means(root: &Path, folder: &Path, text: &str, path: &Path) -> bool {
+    let mut at = folder.to_owned();
+    let mut down = false;
+    for part in Path::new(text).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(name) => {
+                down = true;
+                at.push(name);
+            }
+            // `sub/..` would need `sub` in the mirror.
+            Component::ParentDir if !down && at.pop() => {
+                if at.starts_with(root) != folder.starts_with(root) {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+    at == path && path.starts_with(root) == folder.starts_with(root)
 }
 
 /// The files named by a make rule that a linker wrote (`--dependency-file`), in order, each once. GNU ld writes names
@@ -69,8 +85,14 @@ mod tests {
         let at = |p: &str| mirror(Path::new("/s"), Path::new("/b/tree"), Path::new(p));
         assert_eq!(at("/b/tree/src/a.o"), Path::new("/s/root/src/a.o"));
         assert_eq!(at("/usr/lib/crt1.o"), Path::new("/s/outside/usr/lib/crt1.o"));
-        assert!(relative_means(Path::new("/b/tree/src"), "./sub/a.o", Path::new("/b/tree/src/sub/a.o")));
-        assert!(!relative_means(Path::new("/b/tree/src"), "../a.o", Path::new("/b/tree/a.o")));
-        assert!(!relative_means(Path::new("/b/tree"), "/b/tree/a.o", Path::new("/b/tree/a.o")));
+        let means = |folder: &str, text, path: &str| {
+            relative_means(Path::new("/b/tree"), Path::new(folder), text, Path::new(path))
+        };
+        assert!(means("/b/tree/src", "./sub/a.o", "/b/tree/src/sub/a.o"));
+        assert!(means("/b/tree/src", "../a.o", "/b/tree/a.o"));
+        assert!(!means("/b/tree/src", "../../tree/a.o", "/b/tree/a.o"), "leaves the root");
+        assert!(!means("/b/tree/src", "x/../a.o", "/b/tree/src/a.o"), "x is not in the mirror");
+        assert!(!means("/b/tree", "/b/tree/a.o", "/b/tree/a.o"), "is absolute");
+        assert!(!means("/b", "tree/a.o", "/b/tree/a.o"), "enters the root");
     }
 }

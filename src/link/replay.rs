@@ -69,8 +69,7 @@ impl Link {
         if *again == *original {
             return Ok(());
         }
-        let uuid = |w: &Word| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid"));
-        if self.captured.words.iter().any(uuid) && without_build_id(&again) == without_build_id(&original) {
+        if self.captured.random_build_id() && without_build_id(&again) == without_build_id(&original) {
             return Ok(());
         }
         let at = again.iter().zip(original.iter()).position(|(a, b)| a != b).unwrap_or(again.len().min(original.len()));
@@ -192,7 +191,7 @@ impl Link {
     }
 
     fn as_written(&self, stored: &Stored, text: &str) -> bool {
-        stored.in_place || paths::relative_means(&self.captured.folder, text, &stored.path)
+        stored.in_place || paths::relative_means(&self.root, &self.captured.folder, text, &stored.path)
     }
 
     /// Names as the map prints them → inputs. The linker must have read nothing but what was laid for it.

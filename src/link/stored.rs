@@ -93,6 +93,24 @@ pub struct Captured {
     pub lto: Vec<String>,
 }
 
+impl Captured {
+    /// `--build-id=uuid`: no two links give the same bytes.
+    #[must_use]
+    pub fn random_build_id(&self) -> bool {
+        self.words.iter().any(|w| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid")))
+    }
+
+    /// Made by a build tool to learn about the compiler or to steer the build, not for its user: cmake's checks,
+    /// meson's, cargo's build scripts, autoconf's tests.
+    #[must_use]
+    pub fn is_probe(&self) -> bool {
+        let mut parts = self.name.split('/');
+        let tools = |p: &str| matches!(p, "CMakeFiles" | "meson-private") || p.starts_with("build_script_");
+        let conftest = self.name.rsplit('/').next().is_some_and(|n| n == "conftest" || n.starts_with("conftest."));
+        parts.any(tools) || conftest
+    }
+}
+
 /// The variables that ld, gold, lld, mold and gcc's plugin read. The rest is left out: an environment holds secrets,
 /// and what a linker does not read cannot change a link.
 pub const ENVIRONMENT: &[&str] = &[
@@ -186,13 +204,13 @@ impl Capture {
     }
 
     /// The one link whose output's name (or path below the root) the glob matches; without a glob the only program
-    /// or shared object. None or several is an error that lists what there is; link-time optimisation is refused.
+    /// or shared object ([probes](Captured::is_probe) aside). None or several is an error that lists what there is; link-time optimisation is refused.
     pub fn select(&self, glob: Option<&str>) -> Result<Link> {
         let doing = "choosing the link";
         let wanted = glob.map(Glob::new).transpose()?;
         let found: Vec<&Captured> = match &wanted {
             Some(glob) => self.links.iter().filter(|l| glob.matches(&l.name)).collect(),
-            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable).collect(),
+            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable && !l.is_probe()).collect(),
         };
         match found.as_slice() {
             [one] => self.open(one),
@@ -206,7 +224,7 @@ impl Capture {
         if let Some(unseen) = self.unseen.iter().find(|u| wanted.is_none_or(|g| g.matches(&u.path))) {
             return Error::input(
                 doing,
-                format!("{} was written, but its link was not seen: {}", unseen.path, unseen.how),
+                format!("{} was written, but its link was not captured: {}", unseen.path, unseen.how),
             );
         }
         let all = names(&self.links.iter().collect::<Vec<_>>());

@@ -31,6 +31,8 @@ pub struct Words {
     pub shared: bool,
     /// The linker plugins' paths.
     pub plugins: Vec<String>,
+    /// gcc's plugin was told to write which symbol won; its compiler needs that file for link-time optimisation.
+    pub resolution: bool,
     pub sysroot: Option<String>,
 }
 
@@ -196,7 +198,7 @@ impl Words {
             Value::Output => self.output = text,
             Value::Input => self.words.push(Word::Input { prefix, text, input: None }),
             Value::Folder => self.words.push(Word::Folder { prefix, text }),
-            Value::PluginOption if writes(&text) => {}
+            Value::PluginOption if writes(&text) => self.resolution |= text.contains("fresolution="),
             Value::Plain | Value::Plugin | Value::PluginOption => {
                 if value == Value::Plugin {
                     self.plugins.push(text.clone());
@@ -212,7 +214,7 @@ impl Words {
     fn take_apart(&mut self, value: Value, option: &str, text: String) {
         match value {
             Value::Written | Value::Output => self.take(value, option, &text),
-            Value::PluginOption if writes(&text) => {}
+            Value::PluginOption if writes(&text) => self.resolution |= text.contains("fresolution="),
             Value::Input | Value::Folder => {
                 self.words.push(Word::Plain(option.to_owned()));
                 self.take(value, "", &text);
