@@ -38,7 +38,7 @@ pub(super) fn solve_from(program: &Program, targets: &Targets, lead: &Lead, star
         let row: Vec<Slot> = units
             .iter()
             .map(|u| Slot {
-                size: u.size,
+                size: u.model_size,
                 align: u.model_align,
                 paddable: u.class.paddable(),
                 target: targets.get(&u.key).map(|p| u64::from(p.0)),
@@ -191,7 +191,7 @@ mod tests {
         let mut dot = start;
         let mut at = Vec::new();
         for (slot, pad) in row.iter().zip(pads) {
-            while dot % slot.align != 0 {
+            while !dot.is_multiple_of(slot.align) {
                 dot += 1;
             }
             at.push(dot);
