@@ -34,7 +34,7 @@ pub struct Placed {
     /// The output section that took it in: `.data`.
     pub output: String,
     pub address: u64,
-    /// In bytes, in the linked file (merged strings shrink).
+    /// The bytes that it occupies in the linked file (merged strings shrink, to nothing too).
     pub size: u64,
 }
 
@@ -70,10 +70,29 @@ impl Landing {
             }
             reader.line(line);
         }
+        reader.landing.take_room();
         if reader.landing.placed.is_empty() {
             return Err(Error::input(doing, "it places no input section"));
         }
         Ok(reader.landing)
+    }
+}
+
+impl Landing {
+    /// A section whose strings were all merged into earlier ones is still listed with a size, yet takes no room: what
+    /// comes next, be it fill, starts where it does. Its size becomes what it really occupies.
+    fn take_room(&mut self) {
+        let ends: BTreeMap<&str, u64> =
+            self.outputs.iter().map(|o| (o.name.as_str(), o.address.saturating_add(o.size))).collect();
+        let mut next: Option<(String, u64)> = None;
+        for p in self.placed.iter_mut().rev() {
+            let limit = match next.take() {
+                Some((output, address)) if output == p.output => address,
+                _ => ends.get(p.output.as_str()).copied().unwrap_or(u64::MAX),
+            };
+            p.size = p.size.min(limit.saturating_sub(p.address));
+            next = Some((p.output.clone(), p.address));
+        }
     }
 }
 
@@ -244,6 +263,8 @@ END GROUP
                 0x0000000000004048        0x8 my lib/libf.a(a.o)
                 0x0000000000004048                __dso_handle
                 0x0000000000004050        0x8 QUAD 0x0
+ .rodata.str1.8
+                0x0000000000004058       0x24 copy (1).o
  mytable        0x0000000000004058        0x4 copy (1).o
  COMMON         0x0000000000004060        0x4 libf.a(a.o)
                 0x0000000000004060                shared_common
@@ -274,6 +295,7 @@ OUTPUT(demo elf64-x86-64)
                 ".data *fill*#0 0x4044+0x4  -",
                 ".data .data.rel.local#0 0x4048+0x8 my lib/libf.a a.o",
                 ".data QUAD#0 0x4050+0x8  -",
+                ".data .rodata.str1.8#0 0x4058+0x0 copy (1).o -",
                 ".data mytable#0 0x4058+0x4 copy (1).o -",
                 ".data COMMON#0 0x4060+0x4 libf.a a.o",
             ]

@@ -24,10 +24,8 @@ pub struct Unit {
     pub size: u64,
     pub align: u64,
     pub class: Class,
-    /// As `align` and `size`, or what the pristine landing shows: a script may align further, and a section whose
-    /// strings were all merged away is listed with its size but takes no room.
+    /// As `align`, or what the pristine landing shows: a script may align further, what was merged away is not aligned.
     pub(super) model_align: u64,
-    pub(super) model_size: u64,
     /// (object, ELF section index); `None` for what the linker made.
     pub(super) source: Option<(usize, usize)>,
     /// Indices of those symbols of its object's section which the pristine linked file has at their place.
@@ -65,10 +63,7 @@ impl Program {
         let dropped = dropped(&reader.sources.list, &units);
         judge(&mut units, &reader.sources, &baseline, &bytes);
         let rows = rows(&units);
-        for (name, row) in &rows {
-            let end = baseline.output(name).map_or(u64::MAX, |o| o.address.saturating_add(o.size));
-            model(units.get_mut(row.clone()).unwrap_or_default(), end);
-        }
+        rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
         let fill =
             landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
@@ -223,7 +218,9 @@ impl Reader<'_> {
             }
             class => class,
         };
-        Unit { source: Some((source, section)), ..unit(key, p, head.align, class) }
+        let merged_away = p.size == 0 && head.size > 0;
+        let model_align = if merged_away { 1 } else { head.align };
+        Unit { source: Some((source, section)), model_align, ..unit(key, p, head.align, class) }
     }
 }
 
@@ -236,7 +233,6 @@ fn unit(key: UnitKey, p: &Placed, align: u64, class: Class) -> Unit {
         align,
         class,
         model_align: align,
-        model_size: p.size,
         source: None,
         held: Vec::new(),
     }
@@ -293,20 +289,16 @@ fn rows(units: &[Unit]) -> Vec<(String, std::ops::Range<usize>)> {
     rows
 }
 
-/// Learns what the linker did beyond the rule "the next multiple of the alignment": where a unit lies further on, a
-/// script aligned it, and its address shows to what; where the next one starts before its end, it takes no room.
-fn model(row: &mut [Unit], output_end: u64) {
-    let nexts: Vec<u64> = row.iter().skip(1).map(|u| u.address).chain([output_end]).collect();
+/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
+fn model(row: &mut [Unit]) {
     let Some(mut end) = row.first().map(|u| u.address) else { return };
-    for (unit, next) in row.iter_mut().zip(nexts) {
+    for unit in row {
         let up = |align: u64| end.checked_next_multiple_of(align.max(1));
         let shown = low_bit(unit.address).min(4096);
-        if next < unit.address.saturating_add(unit.size) {
-            (unit.model_size, unit.model_align) = (0, 1);
-        } else if up(unit.align) != Some(unit.address) && up(shown) == Some(unit.address) {
+        if up(unit.model_align) != Some(unit.address) && up(shown) == Some(unit.address) {
             unit.model_align = shown;
         }
-        end = unit.address.saturating_add(unit.model_size);
+        end = unit.address.saturating_add(unit.size);
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn solve_from(program: &Program, targets: &Targets, lead: &Lead, star
         let row: Vec<Slot> = units
             .iter()
             .map(|u| Slot {
-                size: u.model_size,
+                size: u.size,
                 align: u.model_align,
                 paddable: u.class.paddable(),
                 target: targets.get(&u.key).map(|p| u64::from(p.0)),

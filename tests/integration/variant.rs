@@ -96,7 +96,9 @@ fn landing_of_random_layouts_is_the_same_in_both_versions() {
     let mut phases = std::collections::BTreeSet::new();
     for seed in 0..4 {
         let targets = variant::random_targets(&b, &p, &mut ChaCha8Rng::seed_from_u64(seed));
-        let ((_x, lb), (_y, lp)) = (land(&b, &base, targets.clone(), seed), land(&p, &patched, targets, seed));
+        // Both at once: variants are made in parallel.
+        let ((_x, lb), (_y, lp)) =
+            rayon::join(|| land(&b, &base, targets.clone(), seed), || land(&p, &patched, targets.clone(), seed));
         assert_same_landing(&common.units, &lb, &lp);
         assert_eq!(
             variant::matched_report(&common, &[&lb.unmatched, &lp.unmatched]).units as usize,
@@ -296,4 +298,62 @@ fn a_plan_for_another_build_is_refused() {
     let promise = Plan { targets: [(key("queue.o", ".data"), Phase(8))].into(), ..Plan::no_op() };
     assert!(refuse(promise).contains("planned was 8"));
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 0);
+}
+
+/// Thin archives hold no bytes: their members are inputs of their own. Two members of one name are told apart by
+/// nothing that a map prints, so they are kept.
+#[test]
+fn thin_archives_and_twin_members_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let sh = |script: &str| {
+        let out = std::process::Command::new("sh").args(["-ec", script]).current_dir(dir.path()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    };
+    std::fs::write(
+        at("main.c"),
+        "int one(void), two(void), three(void); int main(void) { return one() + two() + three(); }\n",
+    )
+    .unwrap();
+    for (name, value) in [("one", 1), ("two", 2), ("three", 3)] {
+        std::fs::write(
+            at(&format!("{name}.c")),
+            format!("int v_{name} = {value}; int {name}(void) {{ return v_{name}; }}\n"),
+        )
+        .unwrap();
+    }
+    sh("gcc -O1 -c *.c; mkdir sub other; mv one.o sub/a_rather_long_name.o; ar rcsT libthin.a sub/a_rather_long_name.o
+        mv two.o sub/same.o; mv three.o other/same.o; ar qcs libtwin.a sub/same.o other/same.o");
+    let link = fake::record(dir, "gcc", &["main.o", "libthin.a", "libtwin.a"]);
+    let (_s, program) = open(&link);
+    let why = |file: &str, member: Option<&str>| {
+        let of = |k: &UnitKey| k.section == ".data" && k.file == file && k.member.as_deref() == member;
+        program.units.iter().filter(|u| of(&u.key)).map(|u| format!("{:?}", u.class)).collect::<Vec<_>>()
+    };
+    assert!(why("main.o", None)[0].contains("Paddable"));
+    let twins: Vec<_> = program.kept().filter(|(_, why)| why.contains("two members of that name")).collect();
+    assert!(twins.len() >= 4, "{twins:?}");
+    let thin: Vec<_> = program.kept().filter(|(_, why)| why.contains("not among the captured inputs")).collect();
+    assert!(!thin.is_empty());
+    let (_out, landed) = land(&program, &link, variant::targets_as_built(&program), 5);
+    assert_eq!(landed.unmatched, []);
+    assert_eq!(link.run(&landed.variant.path), "ExitStatus(unix_wait_status(1536)) ");
+}
+
+#[test]
+fn what_cannot_be_patched_honestly_is_refused() {
+    let refuse = |script: &str, link: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.c"), "int f(void) { return 3; }\n").unwrap();
+        std::fs::write(dir.path().join("main.c"), "int f(void); int main(void) { return f(); }\n").unwrap();
+        let out = std::process::Command::new("sh").args(["-ec", script]).current_dir(dir.path()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let link = fake::record(dir, "gcc", link);
+        let scratch = tempfile::tempdir().unwrap();
+        Program::open(&link, scratch.path()).err().unwrap().to_string()
+    };
+    let lto = refuse("gcc -c main.c; gcc -flto -ffat-lto-objects -c a.c", &["main.o", "a.o"]);
+    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto)"), "{lto}");
+    let merged = refuse("gcc -c main.c a.c; ld -r -o both.o main.o a.o", &["both.o"]);
+    assert!(merged.contains("both.o") && merged.contains("ld -r"), "{merged}");
 }
