@@ -34,7 +34,7 @@ pub struct Placed {
     /// The output section that took it in: `.data`.
     pub output: String,
     pub address: u64,
-    /// In bytes, in the linked file (merged strings shrink).
+    /// The bytes that it occupies in the linked file (merged strings shrink, to nothing too).
     pub size: u64,
 }
 
@@ -42,6 +42,16 @@ pub struct Placed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Landing {
     pub placed: Vec<Placed>,
+    /// Output sections that have an address, loaded or not.
+    pub outputs: Vec<Extent>,
+}
+
+/// An output section as the map gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    pub name: String,
+    pub address: u64,
+    pub size: u64,
 }
 
 impl Landing {
@@ -60,10 +70,29 @@ impl Landing {
             }
             reader.line(line);
         }
+        reader.landing.take_room();
         if reader.landing.placed.is_empty() {
             return Err(Error::input(doing, "it places no input section"));
         }
         Ok(reader.landing)
+    }
+}
+
+impl Landing {
+    /// A section whose strings were all merged into earlier ones is still listed with a size, yet takes no room: what
+    /// comes next, be it fill, starts where it does. Its size becomes what it really occupies.
+    fn take_room(&mut self) {
+        let ends: BTreeMap<&str, u64> =
+            self.outputs.iter().map(|o| (o.name.as_str(), o.address.saturating_add(o.size))).collect();
+        let mut next: Option<(String, u64)> = None;
+        for p in self.placed.iter_mut().rev() {
+            let limit = match next.take() {
+                Some((output, address)) if output == p.output => address,
+                _ => ends.get(p.output.as_str()).copied().unwrap_or(u64::MAX),
+            };
+            p.size = p.size.min(limit.saturating_sub(p.address));
+            next = Some((p.output.clone(), p.address));
+        }
     }
 }
 
@@ -72,6 +101,8 @@ impl Landing {
 struct Reader {
     landing: Landing,
     output: String,
+    /// An output section whose address is on the next line.
+    unplaced: bool,
     /// A long input section name whose address is on the next line.
     pending: Option<String>,
     seen: BTreeMap<(String, Option<String>, String), u32>,
@@ -82,7 +113,7 @@ impl Reader {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let text = line.trim();
         match indent {
-            _ if text.is_empty() => self.pending = None,
+            _ if text.is_empty() => (self.pending, self.unplaced) = (None, false),
             0 => self.margin(text),
             1 => self.statement(text),
             _ => self.continuation(text),
@@ -93,15 +124,23 @@ impl Reader {
     /// number.
     fn margin(&mut self, text: &str) {
         self.pending = None;
-        let mut words = text.split_ascii_whitespace();
-        let (Some(name), second) = (words.next(), words.next()) else { return };
-        if second.is_none_or(|w| hex(w).is_some()) {
+        let (name, rest) = cut(text);
+        self.unplaced = rest.is_empty();
+        if self.unplaced {
             self.output = name.to_owned();
+        } else if let Some((address, size, _)) = numbers(rest) {
+            self.output = name.to_owned();
+            self.extent(address, size);
         }
+    }
+
+    fn extent(&mut self, address: u64, size: u64) {
+        self.landing.outputs.push(Extent { name: self.output.clone(), address, size });
     }
 
     fn statement(&mut self, text: &str) {
         self.pending = None;
+        self.unplaced = false;
         let (name, rest) = cut(text);
         match numbers(rest) {
             Some((address, size, file)) if name == FILL => self.place(FILL, address, size, file, true),
@@ -113,9 +152,10 @@ impl Reader {
 
     /// The second half of a wrapped line; otherwise a symbol, an assignment, or a script's `QUAD 0x0`.
     fn continuation(&mut self, text: &str) {
-        let pending = self.pending.take();
+        let (pending, unplaced) = (self.pending.take(), std::mem::take(&mut self.unplaced));
         let Some((address, size, rest)) = numbers(text) else { return };
         match pending {
+            None if unplaced => self.extent(address, size),
             Some(name) => self.place(&name, address, size, rest, rest.is_empty()),
             None => {
                 let (kind, _) = cut(rest);
@@ -203,6 +243,10 @@ END GROUP
 .hash
  *(.hash)
 
+.note.gnu.property
+                0x0000000000000338       0x20
+ *(.note.gnu.property)
+
 .eh_frame       0x00000000000020a0      0x130
  *(.eh_frame)
  .eh_frame      0x00000000000020a0       0x30 /usr/lib/x86_64-linux-gnu/Scrt1.o
@@ -219,6 +263,8 @@ END GROUP
                 0x0000000000004048        0x8 my lib/libf.a(a.o)
                 0x0000000000004048                __dso_handle
                 0x0000000000004050        0x8 QUAD 0x0
+ .rodata.str1.8
+                0x0000000000004058       0x24 copy (1).o
  mytable        0x0000000000004058        0x4 copy (1).o
  COMMON         0x0000000000004060        0x4 libf.a(a.o)
                 0x0000000000004060                shared_common
@@ -249,10 +295,14 @@ OUTPUT(demo elf64-x86-64)
                 ".data *fill*#0 0x4044+0x4  -",
                 ".data .data.rel.local#0 0x4048+0x8 my lib/libf.a a.o",
                 ".data QUAD#0 0x4050+0x8  -",
+                ".data .rodata.str1.8#0 0x4058+0x0 copy (1).o -",
                 ".data mytable#0 0x4058+0x4 copy (1).o -",
                 ".data COMMON#0 0x4060+0x4 libf.a a.o",
             ]
         );
+        let outputs: Vec<String> =
+            landing.outputs.iter().map(|o| format!("{} {:#x}+{:#x}", o.name, o.address, o.size)).collect();
+        assert_eq!(outputs, [".note.gnu.property 0x338+0x20", ".eh_frame 0x20a0+0x130", ".data 0x4040+0xa8"]);
     }
 
     #[test]

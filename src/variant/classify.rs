@@ -124,7 +124,7 @@ fn c_identifier(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    const A: u64 = elf::SHF_ALLOC.0 as u64;
+    const A: u64 = elf::SHF_ALLOC.0;
 
     fn section(name: &str, flags: u64) -> Section {
         Section { name: name.into(), kind: elf::SHT_PROGBITS.0, flags, align: 8, size: 8, ..Section::default() }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_kept_with_its_reason() {
-        let merge = A | u64::from(elf::SHF_MERGE.0);
+        let merge = A | elf::SHF_MERGE.0;
         for (name, flags, why) in [
             (".rodata.str1.1", merge, "merges"),
             ("mytable", A | WRITE, "C identifier"),
@@ -159,7 +159,7 @@ mod tests {
             (".rodata", A | WRITE, "flags"),
             (".comment", 0, "not loaded"),
             (".eh_frame", A, "unwind"),
-            (".data.ordered", A | WRITE | u64::from(elf::SHF_LINK_ORDER.0), "LINK_ORDER"),
+            (".data.ordered", A | WRITE | elf::SHF_LINK_ORDER.0, "LINK_ORDER"),
         ] {
             let Class::Kept(got) = classify(&section(name, flags)) else { panic!("{name} may be padded") };
             assert!(got.contains(why), "{name}: {got}");

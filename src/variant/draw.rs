@@ -1,6 +1,6 @@
 //! Landings to ask for: as built, drawn at random, aligned; and what two versions have in common.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::Rng;
 
@@ -71,10 +71,10 @@ fn apart(base: &Unit, patched: &Unit) -> Option<String> {
 #[must_use]
 pub fn random_targets(base: &Program, patched: &Program, rng: &mut impl Rng) -> Targets {
     let salt = rng.next_u64();
-    let fixed = |program: &Program, key: &UnitKey| !reachable(program, key);
+    let fixed: BTreeSet<&UnitKey> = unreachable(base).chain(unreachable(patched)).collect();
     let drawn = common(base, patched).units.into_iter().filter_map(|key| {
         let (b, p) = (base.unit(&key)?, patched.unit(&key)?);
-        if fixed(base, &key) || fixed(patched, &key) {
+        if fixed.contains(&key) {
             return Some((key, phase(b.address)));
         }
         let align = b.align.max(p.align);
@@ -115,7 +115,8 @@ pub fn align_all(program: &Program, data: u64, text: u64) -> Plan {
 #[must_use]
 pub fn matched_report(common: &Common, missed: &[&[Unmatched]]) -> Matched {
     let mut rest: BTreeMap<&UnitKey, &str> = common.rest.iter().map(|(k, why)| (k, why.as_str())).collect();
-    for (key, why) in missed.iter().copied().flatten().filter(|(k, _)| common.units.contains(k)) {
+    let wanted: BTreeSet<&UnitKey> = common.units.iter().collect();
+    for (key, why) in missed.iter().copied().flatten().filter(|(k, _)| wanted.contains(k)) {
         rest.entry(key).or_insert(why);
     }
     let of = common.units.len() + common.rest.len();
@@ -130,10 +131,12 @@ fn movable(program: &Program) -> impl Iterator<Item = &Unit> {
     program.units.iter().filter(|u| u.class.paddable() && u.size > 0)
 }
 
-/// Whether something in front of it in its output section can be padded.
-fn reachable(program: &Program, key: &UnitKey) -> bool {
-    let row = program.rows().find_map(|(_, row)| Some((row, row.iter().position(|u| u.key == *key)?)));
-    row.is_some_and(|(row, at)| row.iter().take(at).any(|u| u.class.paddable()))
+/// Units with nothing in front of them in their output section that can be padded.
+fn unreachable(program: &Program) -> impl Iterator<Item = &UnitKey> {
+    program.rows().flat_map(|(_, row)| {
+        let first = row.iter().position(|u| u.class.paddable()).map_or(row.len(), |at| at + 1);
+        row.iter().take(first).map(|u| &u.key)
+    })
 }
 
 /// A number below `n`, a power of two, that depends on salt and name only.

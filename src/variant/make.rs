@@ -84,6 +84,7 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
 
 /// A link that is not proven yet.
 struct Attempt {
+    landing: Landing,
     places: Vec<(u64, u64)>,
     objects: usize,
 }
@@ -91,10 +92,11 @@ struct Attempt {
 fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> Result<Attempt> {
     let (replaced, objects) = program.sources.patch(&edits(program, plan)?)?;
     let linked = link.relink(&replaced, output)?;
-    let places = Landing::parse(&linked.map).and_then(|landing| {
-        program.follow(&landing, &linked.files).map_err(|why| refused(plan, why)) // the map must have every unit
+    let read = Landing::parse(&linked.map).and_then(|landing| {
+        let places = program.follow(&landing, &linked.files).map_err(|why| refused(plan, why))?;
+        Ok(Attempt { landing, places, objects })
     });
-    places.map(|places| Attempt { places, objects }).inspect_err(|_| discard(output))
+    read.inspect_err(|_| discard(output))
 }
 
 /// The plan as edits of ELF sections: object, section → edit.
@@ -141,7 +143,10 @@ fn found_starts(program: &Program, places: &[(u64, u64)]) -> BTreeMap<String, u6
 fn finish(program: &Program, plan: Plan, attempt: Attempt, output: &Path) -> Result<Variant> {
     let proven = open::map(output).and_then(|bytes| {
         let linked = Linked::parse(&bytes).map_err(|why| refused(&plan, why))?;
-        prove(program, &plan, &attempt.places, &linked, &bytes).map_err(|why| refused(&plan, why))
+        linked
+            .agrees_with(&attempt.landing)
+            .and_then(|()| prove(program, &plan, &attempt.places, &linked, &bytes))
+            .map_err(|why| refused(&plan, why))
     });
     let mut proof = proven.inspect_err(|_| discard(output))?;
     proof.objects = attempt.objects as u32;

@@ -171,3 +171,101 @@ impl Elf {
         Some(if self.little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variant::{classify, object, verify};
+    use proptest::prelude::*;
+    use std::sync::LazyLock;
+
+    const SOURCE: &str = "extern int other(int); static int hidden[5] = {1, 2}; int *table[] = {hidden, hidden + 3};\n\
+        const char *name(int i) { static const char *const names[] = {\"a\", \"b\"}; return names[i & 1]; }\n\
+        int zero[9]; __thread int tls = 3; int call(int x) { return other(x) + zero[x & 7] + tls + *table[1]; }\n";
+
+    /// What gcc makes of [`SOURCE`], for both ELF classes.
+    #[allow(clippy::disallowed_methods, reason = "a test asks the compiler for a real object")]
+    static OBJECTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (c, o) = (dir.path().join("x.c"), dir.path().join("x.o"));
+        std::fs::write(&c, SOURCE).unwrap();
+        let build = |flags: &[&str]| {
+            let run = std::process::Command::new("gcc").args(flags).arg("-c").arg(&c).arg("-o").arg(&o).status();
+            assert!(run.unwrap().success());
+            std::fs::read(&o).unwrap()
+        };
+        vec![
+            build(&["-O2", "-g"]),
+            build(&["-O1", "-m32", "-fPIC"]),
+            build(&["-ffunction-sections", "-fdata-sections"]),
+        ]
+    });
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn landing_edits_leave_symbols_relocations_and_content_alone(
+            which in 0usize..3, picks in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..200, 0u32..8), 1..6),
+        ) {
+            let pristine = &OBJECTS[which];
+            let before = object::parse("x.o", pristine).unwrap();
+            let movable: Vec<usize> =
+                (0..before.sections.len()).filter(|&i| classify::classify(&before.sections[i]).paddable()).collect();
+            prop_assert!(movable.len() >= 4);
+            let edits: BTreeMap<usize, Edit> = picks
+                .iter()
+                .map(|&(pick, pad, e)| (*pick.get(&movable), Edit { pad, align: (e > 0).then(|| 1 << e) }))
+                .collect();
+            let patched = patch(pristine, &edits).unwrap();
+            prop_assert_eq!(verify::patched(pristine, &patched, &edits), Ok(()));
+            let after = object::parse("x.o", &patched).unwrap();
+            for (i, (a, b)) in before.sections.iter().zip(&after.sections).enumerate() {
+                prop_assert_eq!((&a.symbols, &a.masks), (&b.symbols, &b.masks));
+                prop_assert_eq!(b.size, a.size + edits.get(&i).map_or(0, |e| e.pad));
+            }
+            // The checker is no echo: one step more or less is seen.
+            let (&at, &edit) = edits.first_key_value().unwrap();
+            let other = BTreeMap::from([(at, Edit { pad: edit.pad + 8, ..edit })]);
+            let mut wrong = edits.clone();
+            wrong.extend(other);
+            prop_assert!(verify::patched(pristine, &patched, &wrong).is_err());
+        }
+
+        #[test]
+        fn damaged_objects_never_panic(
+            which in 0usize..3, hits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
+            head in proptest::option::of((0usize..64, any::<u8>())), keep in any::<prop::sample::Index>(), cut: bool,
+        ) {
+            let mut bytes = OBJECTS[which].clone();
+            let len = bytes.len();
+            hits.iter().for_each(|(at, byte)| bytes[at.index(len)] = *byte);
+            head.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            if cut {
+                bytes.truncate(keep.index(len));
+            }
+            let _ = object::kind(&bytes);
+            if let Ok(object) = object::parse("x.o", &bytes) {
+                object.sections.iter().for_each(|s| drop(classify::classify(s)));
+            }
+            let edits = (0..40).map(|i| (i, Edit { pad: 8, align: Some(64) })).collect();
+            if let Ok(patched) = patch(&bytes, &edits) {
+                let _ = verify::patched(&bytes, &patched, &edits);
+            }
+            for i in 0..40 {
+                let _ = patch(&bytes, &BTreeMap::from([(i, Edit { pad: 8, align: Some(64) })]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused() {
+        let refuse = |index, pad, align| {
+            patch(&OBJECTS[0], &BTreeMap::from([(index, Edit { pad, align })])).unwrap_err().to_string()
+        };
+        assert!(refuse(999, 8, None).contains("section 999 is missing"));
+        assert!(refuse(1, u64::MAX, None).contains("out of range"));
+        assert!(refuse(1, 0, Some(48)).contains("out of range"));
+        assert!(patch(b"\x7fELF\x02\x01", &BTreeMap::new()).is_err());
+    }
+}

@@ -24,7 +24,7 @@ pub struct Unit {
     pub size: u64,
     pub align: u64,
     pub class: Class,
-    /// As `align`, or what the pristine landing shows where a script or the linker aligns further.
+    /// As `align`, or what the pristine landing shows: a script may align further, what was merged away is not aligned.
     pub(super) model_align: u64,
     /// (object, ELF section index); `None` for what the linker made.
     pub(super) source: Option<(usize, usize)>,
@@ -55,6 +55,7 @@ impl Program {
         let bytes = open::map(&output)?;
         let baseline = Linked::parse(&bytes).map_err(|why| Error::input("reading the pristine link", why))?;
         let landing = Landing::parse(&linked.map)?;
+        baseline.agrees_with(&landing).map_err(|why| Error::input("reading the pristine link", why))?;
         let mut reader = Reader { sources: Sources::open(link)?, inputs: link.inputs(), files: &linked.files };
         let pieces = loaded(&landing, &baseline);
         let mut units = reader.units(&pieces)?;
@@ -217,7 +218,9 @@ impl Reader<'_> {
             }
             class => class,
         };
-        Unit { source: Some((source, section)), ..unit(key, p, head.align, class) }
+        let merged_away = p.size == 0 && head.size > 0;
+        let model_align = if merged_away { 1 } else { head.align };
+        Unit { source: Some((source, section)), model_align, ..unit(key, p, head.align, class) }
     }
 }
 
@@ -292,7 +295,7 @@ fn model(row: &mut [Unit]) {
     for unit in row {
         let up = |align: u64| end.checked_next_multiple_of(align.max(1));
         let shown = low_bit(unit.address).min(4096);
-        if up(unit.align) != Some(unit.address) && up(shown) == Some(unit.address) {
+        if up(unit.model_align) != Some(unit.address) && up(shown) == Some(unit.address) {
             unit.model_align = shown;
         }
         end = unit.address.saturating_add(unit.size);

@@ -191,7 +191,7 @@ mod tests {
         let mut dot = start;
         let mut at = Vec::new();
         for (slot, pad) in row.iter().zip(pads) {
-            while dot % slot.align != 0 {
+            while !dot.is_multiple_of(slot.align) {
                 dot += 1;
             }
             at.push(dot);

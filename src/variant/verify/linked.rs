@@ -1,6 +1,12 @@
 //! A linked file as the second reader sees it: output sections, symbols with their places, contents.
 
+use std::collections::BTreeMap;
+
 use goblin::elf::{Elf, program_header, section_header, sym};
+
+use crate::image::map::Landing;
+
+const ALLOC: u64 = section_header::SHF_ALLOC as u64;
 
 /// One output section.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +37,7 @@ pub struct Linked {
     pub machine: u16,
     pub wide: bool,
     pub outputs: Vec<Output>,
-    /// Sorted.
+    /// Sorted; without `STT_FILE`, for which the linker takes the name of the input, wherever a copy of it lies.
     pub symbols: Vec<Symbol>,
 }
 
@@ -55,6 +61,7 @@ impl Linked {
         let mut symbols: Vec<Symbol> = elf
             .syms
             .iter()
+            .filter(|s| sym::st_type(s.st_info) != sym::STT_FILE)
             .map(|s| Symbol {
                 name: elf.strtab.get_at(s.st_name).unwrap_or_default().to_owned(),
                 info: s.st_info,
@@ -80,8 +87,26 @@ impl Linked {
     /// The loaded output section of that name.
     #[must_use]
     pub fn output(&self, name: &str) -> Option<&Output> {
-        let alloc = u64::from(section_header::SHF_ALLOC);
-        self.outputs.iter().find(|o| o.flags & alloc != 0 && o.name == name)
+        self.outputs.iter().find(|o| o.flags & ALLOC != 0 && o.name == name)
+    }
+
+    /// The map must give every loaded output section the address and size that its header has.
+    pub fn agrees_with(&self, landing: &Landing) -> Result<(), String> {
+        let by_name: BTreeMap<&str, (u64, u64)> =
+            landing.outputs.iter().map(|o| (o.name.as_str(), (o.address, o.size))).collect();
+        for o in self.outputs.iter().filter(|o| o.flags & ALLOC != 0) {
+            match by_name.get(o.name.as_str()) {
+                Some(&(address, size)) if (address, size) != (o.address, o.size) => {
+                    return Err(format!(
+                        "{} lies at {:#x} with {:#x} bytes, the map says {address:#x} and {size:#x}",
+                        o.name, o.address, o.size
+                    ));
+                }
+                Some(_) => {}
+                None => return Err(format!("{} is not in the map", o.name)),
+            }
+        }
+        Ok(())
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {

@@ -1,6 +1,6 @@
 //! A variant against the pristine link: the same program, and the landing that was promised.
 
-use goblin::elf::section_header::SHT_NOBITS;
+use goblin::elf::section_header::{SHF_MERGE, SHT_NOBITS};
 
 use super::{Linked, first_difference};
 use crate::variant::plan::Plan;
@@ -158,7 +158,8 @@ impl Check<'_> {
     fn content(&self, proof: &mut Proof) -> Result<(), String> {
         let unit = self.unit;
         let section = self.program.section(unit).map(|(_, s)| s).filter(|s| {
-            s.kind != SHT_NOBITS && !s.name.starts_with(".eh_frame") && s.size == unit.size && unit.size > 0
+            let rewritten = s.name.starts_with(".eh_frame") || s.flags & u64::from(SHF_MERGE) != 0;
+            s.kind != SHT_NOBITS && !rewritten && s.size == unit.size && unit.size > 0
         });
         let was = self.program.baseline.content(&self.program.bytes, &unit.output, unit.address, unit.size);
         let (Some(section), Some(was)) = (section, was) else {
