@@ -39,6 +39,7 @@ enum Command {
     Triage(triage::TriageArgs),
     Scan(scan::ScanArgs),
     Diff(diff::DiffArgs),
+    Capture(capture::CaptureArgs),
     Verdict(verdict::VerdictArgs),
 }
 
@@ -73,6 +74,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
         Command::Triage(args) => triage::run(args, cli.quiet, out),
         Command::Scan(args) => scan::run(args, out),
         Command::Diff(args) => diff::run(args, out),
+        Command::Capture(args) => capture::run(args, out),
         Command::Verdict(args) => verdict::run(args, out),
     }
 }
