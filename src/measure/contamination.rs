@@ -27,9 +27,11 @@ const FOREIGN_SHARE: f64 = 0.10;
 /// … while somebody waited for this share. Others' work on a CPU that the workload leaves idle is no harm.
 const WAITED_SHARE: f64 = 0.02;
 
-/// More waiting than usual, as a share of the run: a tenth of it would pass the trimmed means, a daemon's
-/// millisecond in 30 ms is about this much.
+/// More waiting than usual, as a share of the run …
 const WAIT_EXCESS: f64 = 0.05;
+/// … and at least this many seconds: a new thread starts on its parent's CPU, and in one run of ten waits there for a
+/// time slice (2 ms at 250 Hz) until it is moved. A median does not know of that.
+const WAIT_FLOOR: f64 = 0.003;
 
 /// Involuntary switches above the usual, a second of run, and at least this many: timer ticks end time slices by
 /// ones and twos.
@@ -104,7 +106,8 @@ impl Judge {
 impl Usual {
     fn exceeded(&self, run: &RunResult) -> bool {
         if let Some(wait) = wait_share(run) {
-            return median(&self.waits).is_some_and(|usual| wait > usual + WAIT_EXCESS);
+            let excess = WAIT_EXCESS.max(WAIT_FLOOR / run.outside.span);
+            return median(&self.waits).is_some_and(|usual| wait > usual + excess);
         }
         let excess = SWITCH_EXCESS.max(SWITCH_EXCESS_PER_SECOND * run.wall);
         median(&self.switches).is_some_and(|usual| run.involuntary_switches as f64 > usual + excess)
@@ -202,6 +205,7 @@ mod tests {
             }
         };
         assert_eq!(judge_after(waits(0.0), waits(0.004)), [true; 4]);
+        assert_eq!(judge_after(waits(0.0), waits(0.0025)), [false; 4]);
         assert_eq!(judge_after(waits(0.004), waits(0.004)), [false; 4]);
         let switches = |n: u64| {
             move |_: usize| {
