@@ -1,8 +1,8 @@
 //! The scheduler of rounds: every live cell once a round, neighbours side by side, in random order.
 //!
 //! A comparison is made within a group (the four cells of a block, the two of a layout), so its runs stand beside each
-//! other in time, in random order; the groups of a round are in random order too. The as-built block and the twin run
-//! in every round of the campaign, since the headline is compared with all others.
+//! other in time, in random order; the groups of a round are in random order too. The as-built block, the
+//! twin and the aligned pair run in every round of the campaign, since they are compared with all others.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub struct GroupCells {
 impl GroupCells {
     /// Runs in every round of the campaign.
     fn stands(&self) -> bool {
-        self.group == Group::Twin || (self.group == Group::Block && self.number == 0)
+        matches!((self.group, self.number), (Group::Twin | Group::Aligned, _) | (Group::Block, 0))
     }
 
     fn name(&self) -> String {
@@ -168,8 +168,8 @@ impl<R: Runner> Campaign<R> {
         &self.retired
     }
 
-    /// Runs every cell of `groups` once in each of `rounds`, and with them the as-built block and the twin of any
-    /// earlier call. Round numbers are the campaign's: they begin at [`Campaign::next_round`] or later.
+    /// Runs every cell of `groups` once in each of `rounds`, and with them the as-built block, the twin and
+    /// the aligned pair of any earlier call. Round numbers are the campaign's: they begin at [`Campaign::next_round`] or later.
     ///
     /// A group that outside evidence says was disturbed runs once more at the end of its round (attempt 1; a
     /// disturbance lasts, so not at once); both attempts stay in the record. A run that fails stays there too.

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::estimates::{self, Estimates};
+use super::estimates::Estimates;
 use super::looks::{self, Look};
 use super::robust::Interval;
-use super::runs::{Runs, Tried};
+use super::runs::Tried;
 use crate::measure::record::Record;
 
 /// Did the code get slower, or did its bytes merely move?
@@ -202,47 +202,6 @@ fn blocks_needed(interval: Interval, look: Look, layouts: bool, target: f64) -> 
     let scale = looks::LAST.blocks as f64 / last_n;
     let past = (last_t * sd / target).powi(2) * scale;
     later.map(|l| l.blocks as u32).or_else(|| (past < 1e6).then_some(past.ceil() as u32))
-}
-
-/// How much of a decision the pilot promises.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reach {
-    /// The smallest margin, in percent, that the last look allowed can decide.
-    pub margin_percent: f64,
-    /// Whether the margin of the record is one of them.
-    pub reachable: bool,
-}
-
-/// Rounds of the pilot.
-pub const PILOT_ROUNDS: u32 = 6;
-const MOST_ROUNDS: u32 = 30;
-
-/// B, the rounds of every cell: (s_w / M)², rounded up to a multiple of 6, within 6..30, and no less than the price of
-/// a link in runs, so that links are at most half of the cost. Chosen once, from the pilot alone: later samples of the
-/// record do not change the answer. Before the pilot is complete: 6, or the price.
-#[must_use]
-pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
-    let margin = margin(record);
-    let wanted = match estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize) {
-        Some((total, noise)) => (noise / estimates::tolerance(margin, total)).powi(2),
-        None => 0.0,
-    };
-    // A float that is too large, or no number, saturates in `as`.
-    let wanted = (wanted.ceil() as u32).max(link_price_in_runs.min(MOST_ROUNDS));
-    let rounded = wanted.div_ceil(PILOT_ROUNDS).saturating_mul(PILOT_ROUNDS).clamp(PILOT_ROUNDS, MOST_ROUNDS);
-    rounded.max(link_price_in_runs)
-}
-
-/// What can be decided with so many rounds at the last look allowed: twice the half-width to expect there, with 15 %
-/// in reserve. `None` before the pilot is complete.
-#[must_use]
-pub fn decidable_margin(record: &Record, rounds: u32) -> Option<Reach> {
-    let (total, noise) = estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize)?;
-    let margin = margin(record);
-    let last = looks::LOOKS.into_iter().rev().find(|l| l.blocks <= record.header.max_blocks as usize)?;
-    let half = last.t_blocks * 1.15 * noise / (last.blocks as f64 * f64::from(rounds.max(1))).sqrt();
-    let reachable = half <= estimates::tolerance(margin, total) / 2.0;
-    Some(Reach { margin_percent: 100.0 * (2.0 * half).exp_m1(), reachable })
 }
 
 /// m in ln units.

@@ -8,12 +8,14 @@ pub mod estimates;
 pub mod looks;
 mod reasons;
 pub mod robust;
+pub mod rounds;
 pub mod runs;
 pub mod spread;
 mod value;
 mod words;
 
-pub use decide::{Answer, Blocked, Reach, decidable_margin, rounds_wanted};
+pub use decide::{Answer, Blocked};
+pub use rounds::{Lacking, Reach, decidable_margin, lacking, rounds_wanted};
 pub use value::{
     CellValue, Contrasts, Effect, LayoutSpread, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes, Verdict,
 };

@@ -25,12 +25,14 @@ use crate::measure::cpus::CpuSet;
 use crate::measure::host;
 use crate::measure::metric::MetricSpec;
 use crate::measure::pilot::{self, Limits, PilotInfo};
-use crate::measure::record::{Better, Header, Matched, SCHEMA};
+use crate::measure::record::{Better, Cell, Group, Header, Matched, Record, SCHEMA};
 use crate::measure::run::Real;
 use crate::measure::stop::{self, StopReason, StopToken};
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
-use crate::verdict::{self, Verdict, looks};
+use crate::verdict::looks::{self, Look};
+use crate::verdict::rounds::PILOT_ROUNDS;
+use crate::verdict::{self, Verdict};
 
 /// Did my code get slower, or did its bytes merely move?
 #[derive(Clone, Debug, clap::Args)]
@@ -166,7 +168,8 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         return Ok((read_back(&record)?, record));
     }
 
-    let mut first = first_look(&cells, progress)?;
+    versions.problems.iter().for_each(|problem| progress.step(problem));
+    let first = first_look(&cells, progress)?;
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
     let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
@@ -175,45 +178,46 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     };
     let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
     let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
-    let mut looking =
-        Looking { campaign, cells, stop, progress, pilot, rounds: 0, problems: versions.problems.clone() };
-    let ended = looking.run(&mut first);
+    let ended = Looking { campaign, cells, stop, progress, pilot, rounds: 0 }.run(&first);
     drop(work::clear(&folder));
-    ended?;
+    match ended? {
+        Some(StopReason::Budget) => progress.step("the budget is spent"),
+        Some(StopReason::Interrupted) => progress.step("stopped; the verdict stands on what is known"),
+        None => {}
+    }
     let verdict = read_back(&record)?;
     Ok((verdict, record))
 }
 
 /// The verdict of the record as it lies on the disk: what is printed now is what `straddle verdict` prints later.
 fn read_back(record: &std::path::Path) -> Result<Verdict> {
-    Ok(verdict::verdict(&crate::measure::record::Record::parse(&crate::open::text(record)?)?))
+    Ok(verdict::verdict(&Record::parse(&crate::open::text(record)?)?))
 }
 
-/// The groups of a look and what a link of them cost.
-struct Look {
+/// The groups of the first look and what a link of them cost.
+struct First {
     made: Vec<Made>,
     /// Seconds for each linked and proven variant.
     link_seconds: f64,
 }
 
-impl Look {
+impl First {
     fn groups(&self) -> Vec<GroupCells> {
         self.made.iter().map(|m| m.group.clone()).collect()
     }
 }
 
-fn first_look(cells: &Cells, progress: &Progress) -> Result<Look> {
+fn first_look(cells: &Cells, progress: &Progress) -> Result<First> {
     let (blocks, layouts) = (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32);
     progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
     made.extend(cells.beside()?);
     let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
-    Ok(Look { made, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
+    Ok(First { made, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }
 
-fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &Look, stop: &StopToken) -> Result<Option<PilotInfo>> {
-    use crate::measure::record::{Cell, Group};
+fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &First, stop: &StopToken) -> Result<Option<PilotInfo>> {
     let block = look.made.iter().map(|m| &m.group).find(|g| g.group == Group::Block && g.number == 0);
     let cell = |which| block.and_then(|b| b.cells.iter().find(|c| c.cell == which));
     match (cell(Cell::B0), cell(Cell::P0)) {
@@ -231,46 +235,69 @@ struct Looking<'a> {
     pilot: PilotInfo,
     /// B, chosen once from the pilot.
     rounds: u32,
-    problems: Vec<String>,
 }
+
+/// Groups that lost rounds to a disturbance, or that are noisier than others, are topped up so often. Then the machine is
+/// too busy, and the verdict says what is missing.
+const TOP_UPS: u32 = 8;
 
 impl Looking<'_> {
     /// Rounds until the verdict is settled, the looks are used up, or somebody stops it.
-    fn run(&mut self, first: &mut Look) -> Result<()> {
-        for problem in &self.problems {
-            self.progress.step(problem);
-        }
-        if self.rounds_of(first, verdict::decide::PILOT_ROUNDS)?.is_some() {
-            return Ok(());
-        }
+    fn run(&mut self, first: &First) -> Result<Option<StopReason>> {
+        let groups = first.groups();
+        let mut stopped = self.rounds_of(&groups, PILOT_ROUNDS)?;
         let price = (first.link_seconds / self.pilot.seconds_per_run).ceil();
         self.rounds = verdict::rounds_wanted(self.campaign.record(), price as u32);
         self.warn_if_undecidable();
-        if self.rounds_of(first, self.rounds.saturating_sub(verdict::decide::PILOT_ROUNDS))?.is_some() {
-            return Ok(());
+        if stopped.is_none() {
+            stopped = self.top_up(&groups)?;
         }
-        let mut done = looks::FIRST;
+        let mut look = looks::FIRST;
         loop {
             let verdict = verdict::verdict(self.campaign.record());
-            let max = self.campaign.record().header.max_blocks as usize;
-            let (false, Some(next)) = (verdict.settled(), looks::after(Some(done), max)) else { return Ok(()) };
-            let (blocks, layouts) = (done.blocks as u32..next.blocks as u32, done.layouts as u32..next.layouts as u32);
-            self.progress.update(&format!("linking {} more blocks", blocks.len()));
-            let look = Look { made: self.cells.groups(blocks, layouts)?, link_seconds: first.link_seconds };
-            let stopped = self.rounds_of(&look, self.rounds)?;
-            look.made.iter().filter_map(Made::folder).for_each(|folder| drop(work::clear(folder)));
-            if stopped.is_some() {
-                return Ok(());
-            }
-            done = next;
+            let most = self.campaign.record().header.max_blocks as usize;
+            let (None, false, Some(next)) = (stopped, verdict.settled(), looks::after(Some(look), most)) else {
+                return Ok(stopped);
+            };
+            self.progress.update(&format!("undecided after {} blocks; linking more", look.blocks));
+            stopped = self.look(look, next)?;
+            look = next;
         }
     }
 
+    /// The blocks and layouts that the next look has more than the last: linked, run, and removed.
+    fn look(&mut self, last: Look, next: Look) -> Result<Option<StopReason>> {
+        let blocks = last.blocks as u32..next.blocks as u32;
+        let made = self.cells.groups(blocks, last.layouts as u32..next.layouts as u32)?;
+        let groups: Vec<GroupCells> = made.iter().map(|m| m.group.clone()).collect();
+        let mut stopped = self.rounds_of(&groups, PILOT_ROUNDS)?;
+        if stopped.is_none() {
+            stopped = self.top_up(&groups)?;
+        }
+        made.iter().filter_map(Made::folder).for_each(|folder| drop(work::clear(folder)));
+        Ok(stopped)
+    }
+
+    /// More rounds for those of the groups that lack clean ones.
+    fn top_up(&mut self, groups: &[GroupCells]) -> Result<Option<StopReason>> {
+        let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
+        for _ in 0..TOP_UPS {
+            let lacking = verdict::lacking(self.campaign.record(), &names, self.rounds);
+            let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };
+            let lacks = |g: &&GroupCells| lacking.iter().any(|l| (l.group, l.number) == (g.group, g.number));
+            let short: Vec<GroupCells> = groups.iter().filter(lacks).cloned().collect();
+            let stopped = self.rounds_of(&short, most.min(PILOT_ROUNDS))?;
+            if stopped.is_some() {
+                return Ok(stopped);
+            }
+        }
+        Ok(None)
+    }
+
     /// `Some`: stopped early.
-    fn rounds_of(&mut self, look: &Look, rounds: u32) -> Result<Option<StopReason>> {
+    fn rounds_of(&mut self, groups: &[GroupCells], rounds: u32) -> Result<Option<StopReason>> {
         let start = self.campaign.next_round();
         let (progress, seconds) = (self.progress, self.pilot.seconds_per_run);
-        let groups = look.groups();
         let cells: usize = groups.iter().map(|g| g.cells.len()).sum();
         let stop = self.stop;
         let mut tell = |p: campaign::Progress| {
@@ -287,7 +314,7 @@ impl Looking<'_> {
                 stop.remaining().map_or_else(String::new, |d| format!("{:.0} s", d.as_secs_f64())),
             ));
         };
-        match self.campaign.rounds(&groups, start..start + rounds, &self.stop, &mut tell)? {
+        match self.campaign.rounds(groups, start..start + rounds, &self.stop, &mut tell)? {
             Ended::Done => Ok(None),
             Ended::Stopped(reason) => Ok(Some(reason)),
         }

@@ -1,0 +1,96 @@
+//! How many rounds the cells need: chosen once from the pilot, and topped up where rounds were lost.
+
+use super::estimates;
+use super::looks;
+use super::robust;
+use super::runs::{Runs, Unit};
+use crate::measure::record::{Group, Record};
+
+/// How much of a decision the pilot promises.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    /// The smallest margin, in percent, that the last look allowed can decide.
+    pub margin_percent: f64,
+    /// Whether the margin of the record is one of them.
+    pub reachable: bool,
+}
+
+/// Rounds of the pilot.
+pub const PILOT_ROUNDS: u32 = 6;
+const MOST_ROUNDS: u32 = 30;
+
+/// B, the rounds of every cell: (s_w / M)², rounded up to a multiple of 6, within 6..30, and no less than the price of
+/// a link in runs, so that links are at most half of the cost. Chosen once, from the pilot alone: later samples of the
+/// record do not change the answer. Before the pilot is complete: 6, or the price.
+#[must_use]
+pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
+    let margin = super::decide::margin(record);
+    let wanted = match estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize) {
+        Some((total, noise)) => (noise / estimates::tolerance(margin, total)).powi(2),
+        None => 0.0,
+    };
+    clamped(wanted.max(f64::from(link_price_in_runs))).max(link_price_in_runs)
+}
+
+/// What can be decided with so many rounds at the last look allowed: twice the half-width to expect there, with 15 %
+/// in reserve. `None` before the pilot is complete.
+#[must_use]
+pub fn decidable_margin(record: &Record, rounds: u32) -> Option<Reach> {
+    let (total, noise) = estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize)?;
+    let margin = super::decide::margin(record);
+    let last = looks::LOOKS.into_iter().rev().find(|l| l.blocks <= record.header.max_blocks as usize)?;
+    let half = last.t_blocks * 1.15 * noise / (last.blocks as f64 * f64::from(rounds.max(1))).sqrt();
+    let reachable = half <= estimates::tolerance(margin, total) / 2.0;
+    Some(Reach { margin_percent: 100.0 * (2.0 * half).exp_m1(), reachable })
+}
+
+/// Clean rounds that a block or a layout should have and has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    pub group: Group,
+    pub number: u32,
+    pub rounds: u32,
+}
+
+/// What of these groups lacks clean rounds. A block wants `rounds` (B). A layout wants what its own noise asks for,
+/// within 6..30: a landing on which two threads meet is several times noisier than the others, and with as many rounds
+/// as the as-built pair needs, the few noisy layouts alone would keep the code effect over layouts undecided to the last
+/// look. Only a layout's noise is used, never its value, so that nothing is stopped when it looks good.
+#[must_use]
+pub fn lacking(record: &Record, groups: &[(Group, u32)], rounds: u32) -> Vec<Lacking> {
+    let runs = Runs::of(record);
+    let margin = super::decide::margin(record);
+    let tolerance =
+        estimates::pilot(&runs, PILOT_ROUNDS as usize).map_or(margin, |(total, _)| estimates::tolerance(margin, total));
+    let lacks = |&(group, number): &(Group, u32)| {
+        let units = match group {
+            Group::Block => &runs.blocks,
+            Group::Layout => &runs.layouts,
+            Group::Aligned | Group::Twin => return None,
+        };
+        let unit = units.iter().find(|u| u.number == number);
+        let wanted = match (group, unit) {
+            (Group::Layout, Some(unit)) => layout_rounds(unit, tolerance),
+            (Group::Layout, None) => PILOT_ROUNDS,
+            _ => rounds,
+        };
+        let has = unit.map_or(0, |u| u.rounds.len() as u32);
+        (has < wanted).then(|| Lacking { group, number, rounds: wanted - has })
+    };
+    groups.iter().filter_map(lacks).collect()
+}
+
+/// (s_l / M)², as for blocks, from the layout's first rounds.
+fn layout_rounds(unit: &Unit, tolerance: f64) -> u32 {
+    let first: Vec<f64> = unit.first_rounds(PILOT_ROUNDS as usize).differences().collect();
+    let Some(centre) = robust::median(first.iter().copied()).filter(|_| first.len() > 1) else { return PILOT_ROUNDS };
+    let n = first.len() as f64;
+    let spread = robust::median(first.iter().map(|d| (d - centre).abs())).unwrap_or(0.0);
+    let noise = 1.4826 * spread * (n / (n - 1.0)).sqrt();
+    clamped((noise / tolerance).powi(2))
+}
+
+/// Rounded up to a multiple of 6, within 6..30. A float that is too large, or no number, saturates in `as`.
+fn clamped(rounds: f64) -> u32 {
+    (rounds.ceil() as u32).div_ceil(PILOT_ROUNDS).saturating_mul(PILOT_ROUNDS).clamp(PILOT_ROUNDS, MOST_ROUNDS)
+}
