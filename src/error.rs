@@ -62,9 +62,12 @@ impl Error {
     pub fn io(doing: impl Into<String>, source: std::io::Error) -> Error {
         use std::io::ErrorKind as E;
         let kind = match source.kind() {
-            E::StorageFull | E::QuotaExceeded | E::ReadOnlyFilesystem | E::OutOfMemory | E::ResourceBusy => {
-                Kind::Machine
-            }
+            E::StorageFull
+            | E::QuotaExceeded
+            | E::ReadOnlyFilesystem
+            | E::OutOfMemory
+            | E::ResourceBusy
+            | E::PermissionDenied => Kind::Machine,
             _ if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EAGAIN | libc::EPERM)) => {
                 Kind::Machine
             }
@@ -104,11 +107,12 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.doing, self.problem)?;
-        if let Some(hint) = &self.hint {
-            write!(f, " (try: {hint})")?;
-        }
-        Ok(())
+        let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" (try: {hint})"));
+        // Names come from files: a control character in one must not reach the terminal. A failing build's own output
+        // is part of the problem and has its line ends.
+        let text = format!("{}: {}{hint}", self.doing, self.problem);
+        let plain = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+        f.write_str(&text.chars().map(plain).collect::<String>())
     }
 }
 

@@ -45,14 +45,16 @@ enum Command {
 
 /// Runs one command line. Never panics; a closed pipe is success.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    // Looked for in the words themselves: a command line that cannot be read must not tell `git bisect run` "bad".
+    let bisect = args.iter().take_while(|a| *a != "--").any(|a| a == "--bisect");
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
-            return code(if error.use_stderr() { Exit::Input } else { Exit::Done });
+            return code(if error.use_stderr() { Exit::Input } else { Exit::Done }, bisect);
         }
     };
-    let bisect = matches!(&cli.command, Command::Triage(args) if args.bisect);
     let mut out = std::io::stdout().lock();
     let exit = match run(&cli, &mut out) {
         Ok(exit) => exit,
@@ -61,12 +63,12 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
             error.exit()
         }
     };
-    // `git bisect run` takes 125 for "cannot be tested", and 1..=124 for bad.
-    if bisect && exit > Exit::Gate { ExitCode::from(125) } else { code(exit) }
+    code(exit, bisect)
 }
 
-fn code(exit: Exit) -> ExitCode {
-    ExitCode::from(exit as u8)
+/// `git bisect run` takes 125 for "cannot be tested", and 1..=124 for bad.
+fn code(exit: Exit, bisect: bool) -> ExitCode {
+    if bisect && exit > Exit::Gate { ExitCode::from(125) } else { ExitCode::from(exit as u8) }
 }
 
 fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {

@@ -27,6 +27,12 @@ impl Progress {
         }
     }
 
+    /// Something went wrong on the way: said even with `-q`, for it explains the answer.
+    pub fn warn(&self, text: &str) {
+        let clear = if self.terminal { "\r\x1b[K" } else { "" };
+        let _ = writeln!(std::io::stderr(), "{clear}straddle: {text}");
+    }
+
     /// The step goes on: rewritten in place, on a terminal only.
     pub fn update(&self, text: &str) {
         if !self.quiet && self.terminal {

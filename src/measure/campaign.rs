@@ -265,7 +265,9 @@ impl<R: Runner> Campaign<R> {
                 stopped = Some(stop.reason().unwrap_or(StopReason::Interrupted));
                 break;
             }
-            runs.push((cell.cell, run));
+            // Both cells of the twin are base's code; what waiting is usual for it is base's.
+            let code = if group.group == Group::Twin { Cell::B0 } else { cell.cell };
+            runs.push((code, run));
         }
         let marks = self.judge.judge(&runs);
         for ((&cell, (_, run)), &contaminated) in cells.iter().zip(&runs).zip(&marks) {

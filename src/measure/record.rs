@@ -64,6 +64,9 @@ pub struct Header {
     pub suspects: Vec<Suspect>,
     /// Loaded content of the two as-built links is the same: nothing was run.
     pub identical: bool,
+    /// What a reader should know of the builds and links: a submodule left out, another linked file that differs.
+    #[serde(default)]
+    pub problems: Vec<String>,
     /// Variant name → blake3 of the binary.
     pub hashes: std::collections::BTreeMap<String, String>,
 }
@@ -261,6 +264,7 @@ mod tests {
             matched: Matched::default(),
             suspects: Vec::new(),
             identical: false,
+            problems: Vec::new(),
             hashes: std::collections::BTreeMap::new(),
         }
     }

@@ -11,7 +11,7 @@ use super::page::{Block, Page, Side, Table};
 /// Writes the page as plain text: title, sentence, blocks, notes.
 pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
     if !page.title.is_empty() {
-        writeln!(out, "{}", page.title)?;
+        writeln!(out, "{}", one_line(&page.title))?;
     }
     if !page.sentence.is_empty() {
         write_wrapped(&page.sentence, "", out)?;
@@ -22,7 +22,7 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
             Block::Text(text) => write_wrapped(text, "", out)?,
             Block::Table(table) => write_table(table, out)?,
             Block::List { heading, items } => {
-                writeln!(out, "{heading}")?;
+                writeln!(out, "{}", one_line(heading))?;
                 for item in items {
                     write_wrapped(item, "  ", out)?;
                 }
@@ -43,6 +43,7 @@ const WIDTH: usize = 100;
 
 /// Prose, broken between words. `indent` stands before every line, two more blanks before all but the first.
 fn write_wrapped(text: &str, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    let text = one_line(text);
     let mut line = indent.to_string();
     let mut empty = true;
     for word in text.split(' ') {
@@ -62,7 +63,7 @@ fn write_wrapped(text: &str, indent: &str, out: &mut impl Write) -> io::Result<(
 
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     if !table.heading.is_empty() {
-        writeln!(out, "{}", table.heading)?;
+        writeln!(out, "{}", one_line(&table.heading))?;
     }
     let mut builder = Builder::default();
     builder.push_record(table.columns.iter().map(|c| c.name.clone()));

@@ -94,7 +94,11 @@ pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried) -> Decision {
         let hindrance = Some(Hindrance { key: "code_effect", blocks: Some(looks::FIRST.blocks as u32) });
         return Decision { hindrance, ..open };
     };
-    if e.twin.is_some_and(|twin| twin.out(m)) {
+    let Some(twin) = e.twin.filter(|_| e.delta.known()) else {
+        // Without the as-built pair and the twin nobody knows what was reproduced, and by what machine.
+        return Decision { hindrance: Some(Hindrance { key: "headline", blocks: None }), ..open };
+    };
+    if twin.out(m) {
         return Decision::stop(Blocked::AA);
     }
     if contradiction(e) {
@@ -109,7 +113,7 @@ pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried) -> Decision {
         (Axis::Out, Axis::In) => Decision::answer(Answer::Code),
         (Axis::In, Axis::Out) => Decision::answer(Answer::Alignment),
         (Axis::In, Axis::In) if e.delta.out(m) => Decision::stop(Blocked::Unexplained),
-        (Axis::In, Axis::In) if e.delta.known() => Decision::answer(Answer::NotReproduced),
+        (Axis::In, Axis::In) => Decision::answer(Answer::NotReproduced),
         _ if only_as_built(e) => Decision::stop(Blocked::Unexplained),
         _ => Decision { hindrance: hindrance(e, look), ..open },
     }

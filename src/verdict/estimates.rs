@@ -75,9 +75,9 @@ pub struct Estimates {
     pub twin: Option<Interval>,
     pub blocks: Vec<BlockFit>,
     pub layouts: Vec<LayoutFit>,
-    /// The aligned pair's two cells, and the twin's, in ln(cost).
+    /// The two cells of the aligned pair, and of the twin, in ln(cost).
     pub aligned_cells: Option<(f64, f64)>,
-    pub twin_cell: Option<f64>,
+    pub twin_cells: Option<(f64, f64)>,
     /// s_w: SD of the luck contrast of one round, which is the SD of one run.
     pub noise: Option<f64>,
     pub base_spread: Option<Spread>,
@@ -123,7 +123,8 @@ impl Estimates {
         let as_built = runs.blocks.first().filter(|block| block.number == 0);
         let t_rounds = |kept: usize| t_over_rounds(look, kept);
         let delta = as_built.map_or(Interval::UNKNOWN, |block| trimmed_interval(block.differences(), t_rounds));
-        let arm = |values: Vec<f64>| (!values.is_empty()).then(|| trimmed_interval(values, t_rounds));
+        let arm = |unit: &Option<Unit>| unit.as_ref().map(|unit| trimmed_interval(unit.differences(), t_rounds));
+        let cells = |unit: &Option<Unit>| unit.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched));
         Estimates {
             look,
             margin,
@@ -142,10 +143,10 @@ impl Estimates {
                 move_with_base: over_blocks(weights::MOVE_BASE),
                 move_with_patched: over_blocks(weights::MOVE_PATCHED),
             },
-            aligned: runs.aligned.as_ref().and_then(|unit| arm(unit.differences().collect())),
-            twin: arm(runs.twin.clone()),
-            aligned_cells: runs.aligned.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched)),
-            twin_cell: trimmed_mean(runs.twin_values.iter().copied()),
+            aligned: arm(&runs.aligned),
+            twin: arm(&runs.twin),
+            aligned_cells: cells(&runs.aligned),
+            twin_cells: cells(&runs.twin),
             noise: noise(&runs.blocks),
             base_spread: spread(&runs.layouts, 0, margin),
             patched_spread: spread(&runs.layouts, 3, margin),

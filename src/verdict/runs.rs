@@ -27,7 +27,6 @@ pub mod reason {
     pub const NEIGHBOUR: &str = "a neighbour in its quad or pair is missing";
     pub const FEW_ROUNDS: &str = "too few clean rounds";
     pub const PAST_LOOK: &str = "past the last complete look";
-    pub const UNPAIRED: &str = "no as-built run in its round";
     pub const FOREIGN: &str = "not a cell of its group";
 }
 
@@ -74,10 +73,8 @@ pub struct Runs {
     pub blocks: Vec<Unit>,
     pub layouts: Vec<Unit>,
     pub aligned: Option<Unit>,
-    /// Twin less `b0` of block 0, in the rounds that have both.
-    pub twin: Vec<f64>,
-    /// ln(cost) of the twin itself, in those rounds.
-    pub twin_values: Vec<f64>,
+    /// Base (`b0`) and base linked once more (`p0`), side by side.
+    pub twin: Option<Unit>,
     /// Blocks and layouts that were given enough rounds, usable or not.
     pub tried: Tried,
     /// Samples in the record.
@@ -94,7 +91,6 @@ impl Runs {
             record.samples.iter().map(|s| (s, cost(s, sign))).collect();
         samples.sort_by_cached_key(|(s, _)| place(s));
         let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
-        let mut twin = Unit::default();
         for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
             let Some(&(first, _)) = unit.first() else { continue };
             let clean = runs.unit(first, unit);
@@ -105,14 +101,13 @@ impl Runs {
                 Group::Aligned | Group::Twin => {}
             }
             match first.group {
-                Group::Twin => twin = clean,
                 _ if clean.rounds.len() < MIN_ROUNDS => runs.skip(reason::FEW_ROUNDS, clean.runs()),
                 Group::Block => runs.blocks.push(clean),
                 Group::Layout => runs.layouts.push(clean),
                 Group::Aligned => runs.aligned = Some(clean),
+                Group::Twin => runs.twin = Some(clean),
             }
         }
-        runs.pair(&twin);
         runs
     }
 
@@ -180,37 +175,13 @@ impl Runs {
         let all = || Some([get(a, na)?, get(b, nb)?, get(c, nc)?, get(d, nd)?]);
         (values, all())
     }
-
-    /// The twin stands beside the as-built block in every round; only rounds that have both are compared.
-    fn pair(&mut self, twin: &Unit) {
-        let built: BTreeMap<u32, f64> = match self.blocks.first() {
-            Some(block) if block.number == 0 => {
-                let [base, ..] = &block.cells;
-                block.rounds.iter().copied().zip(base.iter().copied()).collect()
-            }
-            _ => BTreeMap::new(),
-        };
-        let [values, ..] = &twin.cells;
-        for (round, value) in twin.rounds.iter().zip(values) {
-            if let Some(base) = built.get(round) {
-                self.twin.push(value - base);
-                self.twin_values.push(*value);
-            }
-        }
-        if self.twin.len() < MIN_ROUNDS {
-            self.twin.clear();
-            self.twin_values.clear();
-        }
-        self.skip(reason::UNPAIRED, twin.runs() - self.twin.len() as u64);
-    }
 }
 
 /// Which cells a complete quad or pair of the group has, in the order `b0 pB bP p0`.
 fn needed(group: Group) -> [bool; 4] {
     match group {
         Group::Block => [true; 4],
-        Group::Layout | Group::Aligned => [true, false, false, true],
-        Group::Twin => [true, false, false, false],
+        Group::Layout | Group::Aligned | Group::Twin => [true, false, false, true],
     }
 }
 

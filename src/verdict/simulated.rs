@@ -86,6 +86,7 @@ pub fn header(max_blocks: u32) -> Header {
         matched: Matched { units: 31, of: 31, rest: Vec::new() },
         suspects: Vec::new(),
         identical: false,
+        problems: Vec::new(),
         hashes: std::collections::BTreeMap::new(),
     }
 }
@@ -134,7 +135,7 @@ impl Campaign {
     }
 
     fn arms(&mut self) -> Vec<Live> {
-        let twin = [Some(self.world.twin), None, None, None];
+        let twin = [Some(0.0), None, None, Some(self.world.twin)];
         let mut arms = vec![Live { group: Group::Twin, number: 0, levels: twin }];
         if let Some(code) = self.world.aligned {
             arms.push(Live { group: Group::Aligned, number: 0, levels: [Some(-0.1), None, None, Some(code - 0.1)] });

@@ -175,7 +175,8 @@ fn simulation_a_remainder_is_unexplained_n_60() {
 
 #[test]
 fn simulation_3_percent_noise_n_100() {
-    Tally::of(&World::new(0.0, ln(8.0)), 0.03, 100).expect(Answer::Alignment, 99);
+    // The twin, whose level is 2.5 % as all others', stops some campaigns of two equal links.
+    Tally::of(&World::new(0.0, ln(8.0)), 0.03, 100).expect(Answer::Alignment, 96);
     Tally::of(&World::new(0.0, 0.05), 0.03, 100).expect(Answer::Alignment, 90);
     Tally::of(&World::new(0.05, 0.0), 0.03, 100).expect(Answer::Code, 90);
     Tally::of(&World::new(0.0, 0.0), 0.03, 100).expect(Answer::NotReproduced, 85);

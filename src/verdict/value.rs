@@ -59,7 +59,7 @@ pub struct CellValue {
     /// `block`, `layout` or `arm`.
     pub kind: String,
     pub number: u32,
-    /// `b0 pB bP p0`; of an arm `aligned b0`, `aligned p0`, `twin b0`.
+    /// `b0 pB bP p0`; of an arm `aligned b0`, `aligned p0`, `twin b0`, `twin p0`.
     pub cell: String,
     pub value: Option<f64>,
 }
@@ -218,7 +218,7 @@ impl Verdict {
         let sd = |s: Option<LayoutSpread>| s.and_then(|s| s.sd_percent);
         Verdict {
             schema: SCHEMA.into(),
-            problems: record.dropped.clone(),
+            problems: header.problems.iter().chain(&record.dropped).cloned().collect(),
             skipped: runs.skipped,
             case: header.case.clone(),
             verdict: decision.answer,
@@ -314,10 +314,11 @@ fn cells(e: &Estimates, sign: f64) -> Vec<CellValue> {
         let two = [("b0", layout.base), ("p0", layout.patched)];
         cells.extend(two.map(|(c, y)| cell("layout", layout.number, c, y)));
     }
-    if let Some((base, patched)) = e.aligned_cells {
-        cells.extend([("aligned b0", base), ("aligned p0", patched)].map(|(c, y)| cell("arm", 0, c, y)));
+    let arms = [(e.aligned_cells, "aligned b0", "aligned p0"), (e.twin_cells, "twin b0", "twin p0")];
+    for (values, first, second) in arms {
+        let Some((base, patched)) = values else { continue };
+        cells.extend([(first, base), (second, patched)].map(|(c, y)| cell("arm", 0, c, y)));
     }
-    cells.extend(e.twin_cell.map(|y| cell("arm", 0, "twin b0", y)));
     cells
 }
 

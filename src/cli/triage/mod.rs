@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use self::cells::{Cells, Made};
+use self::versions::Difference;
 use self::work::Work;
 use super::config::{self, Overrides};
 use super::format::Format;
@@ -134,8 +135,13 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     let metric = MetricSpec::parse(case.metrics.first().map_or("wall", String::as_str), case.better)?;
     let cpus = CpuSet::resolve(case.cpus.as_deref())?;
     let work = Work::open(&case)?;
-    let versions = versions::build(&case, &work, progress)?;
-    let (suspects, identical) = versions.compare()?;
+    let mut versions = versions::build(&case, &work, progress)?;
+    let Difference { suspects, identical } = versions.compare()?;
+    if let [_, rest @ ..] = case.metrics.as_slice()
+        && !rest.is_empty()
+    {
+        versions.problems.push(format!("only the first metric is recorded, not {}", rest.join(", ")));
+    }
 
     stop::listen();
     let stop = StopToken::new(Some(args.budget));
@@ -159,6 +165,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         matched: Matched::default(),
         suspects,
         identical,
+        problems: versions.problems.clone(),
         hashes: Default::default(),
         started,
     };
@@ -168,7 +175,6 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         return Ok((read_back(&record)?, record));
     }
 
-    versions.problems.iter().for_each(|problem| progress.step(problem));
     let first = first_look(&cells, progress)?;
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
@@ -180,10 +186,12 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
     let ended = Looking { campaign, cells, stop, progress, pilot, rounds: 0 }.run(&first);
     drop(work::clear(&folder));
-    match ended? {
-        Some(StopReason::Budget) => progress.step("the budget is spent"),
-        Some(StopReason::Interrupted) => progress.step("stopped; the verdict stands on what is known"),
-        None => {}
+    match ended {
+        Ok(Some(StopReason::Budget)) => progress.step("the budget is spent"),
+        Ok(Some(StopReason::Interrupted)) => progress.step("stopped; the verdict stands on what is known"),
+        Ok(None) => {}
+        // What was measured so far is in the record, and may well decide.
+        Err(error) => progress.warn(&format!("{error}; the verdict stands on what was measured before")),
     }
     let verdict = read_back(&record)?;
     Ok((verdict, record))
@@ -237,9 +245,9 @@ struct Looking<'a> {
     rounds: u32,
 }
 
-/// Groups that lost rounds to a disturbance, or that are noisier than others, are topped up so often. Then the machine is
-/// too busy, and the verdict says what is missing.
-const TOP_UPS: u32 = 8;
+/// Top-ups that may bring no clean round. After that the machine is too busy, or a group can never be clean, and the
+/// verdict says what is missing.
+const FRUITLESS: u32 = 2;
 
 impl Looking<'_> {
     /// Rounds until the verdict is settled, the looks are used up, or somebody stops it.
@@ -281,9 +289,15 @@ impl Looking<'_> {
     /// More rounds for those of the groups that lack clean ones.
     fn top_up(&mut self, groups: &[GroupCells]) -> Result<Option<StopReason>> {
         let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
-        for _ in 0..TOP_UPS {
+        let (mut before, mut fruitless) = (u32::MAX, 0);
+        loop {
             let lacking = verdict::lacking(self.campaign.record(), &names, self.rounds);
-            let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };
+            let all: u32 = lacking.iter().map(|l| l.rounds).sum();
+            fruitless = if all < before { 0 } else { fruitless + 1 };
+            before = all;
+            let Some(most) = lacking.iter().map(|l| l.rounds).max().filter(|_| fruitless < FRUITLESS) else {
+                return Ok(None);
+            };
             let lacks = |g: &&GroupCells| lacking.iter().any(|l| (l.group, l.number) == (g.group, g.number));
             let short: Vec<GroupCells> = groups.iter().filter(lacks).cloned().collect();
             let stopped = self.rounds_of(&short, most.min(PILOT_ROUNDS))?;
@@ -291,7 +305,6 @@ impl Looking<'_> {
                 return Ok(stopped);
             }
         }
-        Ok(None)
     }
 
     /// `Some`: stopped early.

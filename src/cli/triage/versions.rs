@@ -93,13 +93,28 @@ fn tree(case: &Case, name: &str) -> Tree {
     }
 }
 
+/// What the two builds differ in, before anything is varied.
+pub struct Difference {
+    pub suspects: Vec<diff::Suspect>,
+    /// What is loaded is the same: there is nothing to measure.
+    pub identical: bool,
+}
+
 impl Versions {
-    /// What moved between the two as built, and whether what is loaded is the same.
-    pub fn compare(&self) -> Result<(Vec<diff::Suspect>, bool)> {
+    /// What moved between the two as built, and whether what is loaded is the same. A stripped link has no symbols to
+    /// compare; it can be varied all the same.
+    pub fn compare(&mut self) -> Result<Difference> {
         let base = Image::parse(&self.base.linked, "base")?;
         let patched = Image::parse(&self.patched.linked, "patched")?;
-        let difference = diff::diff(&base, &patched, None)?;
-        Ok((diff::suspects(&difference), diff::loaded_content_equal(&base, &patched)))
+        let identical = diff::loaded_content_equal(&base, &patched);
+        let suspects = match diff::diff(&base, &patched, None) {
+            Ok(difference) => diff::suspects(&difference),
+            Err(error) => {
+                self.problems.push(format!("what moved is not known: {}", error.problem));
+                Vec::new()
+            }
+        };
+        Ok(Difference { suspects, identical })
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn header() -> Header {
         matched: Matched::default(),
         suspects: vec![],
         identical: false,
+        problems: Vec::new(),
         hashes: BTreeMap::new(),
     }
 }
@@ -129,14 +130,14 @@ fn the_order_follows_from_seed_and_round() {
 }
 
 #[test]
-fn the_as_built_block_and_the_twin_run_in_every_round() {
+fn what_all_is_compared_with_runs_in_every_round() {
     let dir = tempfile::tempdir().unwrap();
     let mut c = campaign(dir.path(), 1, |_, _| result(0.1));
     run(&mut c, &plan(), 0..1).unwrap();
     run(&mut c, &[group(Group::Block, 7)], 1..2).unwrap();
     let of =
         |r| c.record().samples.iter().filter(|s| s.round == r).map(|s| (s.group, s.number)).collect::<BTreeSet<_>>();
-    assert_eq!(of(1), [(Group::Block, 0), (Group::Block, 7), (Group::Twin, 0)].into());
+    assert_eq!(of(1), [(Group::Block, 0), (Group::Block, 7), (Group::Aligned, 0), (Group::Twin, 0)].into());
     assert!(run(&mut c, &plan(), 1..2).unwrap_err().to_string().contains("round 1 has been run"));
 }
 
