@@ -22,6 +22,9 @@ const PILOT_LIMIT: Duration = Duration::from_secs(120);
 /// times is a hang, and nobody should wait two minutes to be told.
 const PILOT_FACTOR: f64 = 50.0;
 
+/// A program may fail once by accident, as later in the campaign; one that fails so often in a row cannot be measured.
+const PILOT_TRIES: u32 = 3;
+
 /// How long a run may take.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
@@ -60,9 +63,16 @@ pub fn pilot(
             if stop.reason().is_some() {
                 return Ok(None);
             }
-            let began = Instant::now();
+            let mut began = Instant::now();
             let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit: limit, stop };
-            let run = runner.run(&job)?;
+            let mut run = runner.run(&job)?;
+            for _ in 1..PILOT_TRIES {
+                if run.end == End::TimedOut || read(metric, &run).is_ok() {
+                    break;
+                }
+                began = Instant::now();
+                run = runner.run(&job)?;
+            }
             if run.end == End::Stopped {
                 return Ok(None);
             }

@@ -17,7 +17,8 @@ pub struct Reach {
 
 /// Rounds of the pilot.
 pub const PILOT_ROUNDS: u32 = 6;
-const MOST_ROUNDS: u32 = 30;
+/// More rounds than this are more blocks, unless a link is dear.
+pub const MOST_ROUNDS: u32 = 30;
 
 /// B, the rounds of every cell: (s_w / M)², rounded up to a multiple of 6, within 6..30, and no less than the price of
 /// a link in runs, so that links are at most half of the cost. Chosen once, from the pilot alone: later samples of the

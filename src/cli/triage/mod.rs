@@ -32,7 +32,7 @@ use crate::measure::stop::{self, StopReason, StopToken};
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
 use crate::verdict::looks::{self, Look};
-use crate::verdict::rounds::PILOT_ROUNDS;
+use crate::verdict::rounds::{MOST_ROUNDS, PILOT_ROUNDS};
 use crate::verdict::{self, Verdict};
 
 /// Did my code get slower, or did its bytes merely move?
@@ -245,9 +245,9 @@ struct Looking<'a> {
     rounds: u32,
 }
 
-/// Top-ups that may bring no clean round. After that the machine is too busy, or a group can never be clean, and the
-/// verdict says what is missing.
-const FRUITLESS: u32 = 2;
+/// A top-up ends after so many times the rounds of a cell, clean or not: then the machine is too busy, or a group can
+/// never be clean, and the verdict says what is missing.
+const SPARE: u32 = 2;
 
 impl Looking<'_> {
     /// Rounds until the verdict is settled, the looks are used up, or somebody stops it.
@@ -289,15 +289,10 @@ impl Looking<'_> {
     /// More rounds for those of the groups that lack clean ones.
     fn top_up(&mut self, groups: &[GroupCells]) -> Result<Option<StopReason>> {
         let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
-        let (mut before, mut fruitless) = (u32::MAX, 0);
-        loop {
+        let end = self.campaign.next_round() + SPARE * self.rounds.max(MOST_ROUNDS);
+        while self.campaign.next_round() < end {
             let lacking = verdict::lacking(self.campaign.record(), &names, self.rounds);
-            let all: u32 = lacking.iter().map(|l| l.rounds).sum();
-            fruitless = if all < before { 0 } else { fruitless + 1 };
-            before = all;
-            let Some(most) = lacking.iter().map(|l| l.rounds).max().filter(|_| fruitless < FRUITLESS) else {
-                return Ok(None);
-            };
+            let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };
             let lacks = |g: &&GroupCells| lacking.iter().any(|l| (l.group, l.number) == (g.group, g.number));
             let short: Vec<GroupCells> = groups.iter().filter(lacks).cloned().collect();
             let stopped = self.rounds_of(&short, most.min(PILOT_ROUNDS))?;
@@ -305,6 +300,7 @@ impl Looking<'_> {
                 return Ok(stopped);
             }
         }
+        Ok(None)
     }
 
     /// `Some`: stopped early.
