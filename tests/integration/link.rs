@@ -46,6 +46,15 @@ impl Place {
         link::capture(&self.request(build))
     }
 
+    /// The tree has these files, `tmp` beside it and the capture's scratch folder none.
+    fn holds_only(&self, files: &str) {
+        let script = format!(
+            "cd tree; test \"$(find . -type f -printf '%P\\n' | LC_ALL=C sort | xargs)\" = '{files}' || {{ find . >&2; false; }}; \
+             test -z \"$(ls -A ../tmp ../capture/scratch | grep -v :)\" || {{ ls -RA ../tmp ../capture/scratch >&2; false; }}"
+        );
+        sh(self.dir.path(), &script);
+    }
+
     /// Captures, deletes the tree, reads the capture from disk and proves that every link of it can be repeated.
     fn proved(&self, build: &str) -> Capture {
         self.capture(build).unwrap();
@@ -280,6 +289,51 @@ fn stopping_kills_the_whole_build() {
         &place.tree(),
         "for p in $(cat near away); do test ! -e /proc/$p || grep -q '^State:.*[ZX]' /proc/$p/status; done",
     );
+}
+
+/// Whatever becomes of a build: what lies in its tree and among its temporaries afterwards is its own.
+#[test]
+fn nothing_of_ours_is_left() {
+    let compiled = "export TMPDIR=$PWD/../tmp; gcc -c src/main.c -o src/main.o; ";
+    let linked = format!("{compiled}gcc src/main.o src/f.c src/g.c -o x");
+    let lto = format!("{compiled}gcc -flto src/main.o src/f.c src/g.c -o x");
+    let unlinked = format!("{compiled}gcc src/main.o -o x");
+    let failed = format!("{linked} && exit 3");
+    for (build, left) in
+        [(&linked, " src/main.o x"), (&lto, " src/main.o x"), (&unlinked, " src/main.o"), (&failed, " src/main.o x")]
+    {
+        let place = Place::new("mkdir ../tmp");
+        drop(place.capture(build));
+        place.holds_only(&format!("src/f.c src/g.c src/main.c{left}"));
+    }
+}
+
+/// A linker that hangs while it links beside the build, and its helper, die when the capture is stopped.
+#[test]
+fn a_stopped_link_beside_leaves_nothing() {
+    static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let linker = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { fork(); FILE *pids = fopen(\"../pids\", \"a\");\n\
+                  fprintf(pids, \"%d\\n\", getpid()); fclose(pids); for (;;) pause(); }";
+    let place = Place::new("mkdir ../tmp ../bin");
+    fs::write(place.dir.path().join("bin/linker.c"), linker).unwrap();
+    sh(&place.dir.path().join("bin"), "gcc linker.c -o ld");
+    let mut request =
+        place.request("export TMPDIR=$PWD/../tmp; gcc -c src/main.c -o src/main.o; ../bin/ld src/main.o -o x");
+    request.stop = Some(|| STOP.load(std::sync::atomic::Ordering::Relaxed));
+    let pids = place.dir.path().join("pids");
+    std::thread::scope(|s| {
+        let capture = s.spawn(|| link::capture(&request).unwrap_err());
+        while fs::read_to_string(&pids).unwrap_or_default().lines().count() < 2 {
+            std::thread::yield_now();
+        }
+        STOP.store(true, std::sync::atomic::Ordering::Relaxed);
+        capture.join().unwrap()
+    });
+    sh(
+        place.dir.path(),
+        "for p in $(cat pids); do test ! -e /proc/$p || grep -q '^State:.*[ZX]' /proc/$p/status; done",
+    );
+    place.holds_only("src/f.c src/g.c src/main.c src/main.o");
 }
 
 #[test]
