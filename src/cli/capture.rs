@@ -37,11 +37,14 @@ pub fn run(args: &CaptureArgs, out: &mut impl Write) -> Result<Exit> {
         dir: args.dir.clone(),
         store: args.store.clone().unwrap_or_else(|| args.dir.join(".straddle").join("capture")),
         link: args.link.clone(),
-        stop: Some(|| StopToken::new(None).reason().is_some()),
+        stop: Some(interrupted),
     };
     stop::listen();
     let capture = capture(&request)?;
     let proofs: Vec<Result<()>> = capture.links.iter().map(|link| prove(&capture, link)).collect();
+    if interrupted() {
+        return Err(Error::machine("proving the capture", "interrupted"));
+    }
     args.format.write(&capture, || page(&capture, &proofs), out)?;
     let failed = proofs.into_iter().zip(&capture.links).filter_map(|(p, l)| Some((p.err()?, l)));
     let wanted =
@@ -52,7 +55,15 @@ pub fn run(args: &CaptureArgs, out: &mut impl Write) -> Result<Exit> {
     }
 }
 
+fn interrupted() -> bool {
+    StopToken::new(None).reason().is_some()
+}
+
+/// After an interruption nothing more is linked.
 fn prove(capture: &Capture, link: &Captured) -> Result<()> {
+    if interrupted() {
+        return Err(Error::machine("proving the capture", "interrupted"));
+    }
     let folder = tempfile::tempdir_in(&capture.store).map_err(|e| Error::io("proving the capture", e))?;
     capture.open(link)?.prove_pass_through(folder.path())
 }
