@@ -146,7 +146,8 @@ fn git(doing: &str, args: &[&str], set: impl FnOnce(&mut Command)) -> Result<Str
     }
     set(command.args(args).env("LC_ALL", "C"));
     let out = command.output().map_err(|e| {
-        Error::machine(doing, format!("git could not be started: {e}")).hint("install git, or name two folders")
+        let why = Error::io(doing, e).problem;
+        Error::machine(doing, format!("git could not be started: {why}")).hint("install git, or name two folders")
     })?;
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).trim_end_matches('\n').to_owned());
