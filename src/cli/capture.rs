@@ -3,12 +3,11 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::format::Format;
 use crate::error::{Error, Exit, Result};
 use crate::link::{Build, Capture, Captured, Makes, Request, capture};
+use crate::measure::stop::{self, StopToken};
 use crate::report::page::{Block, Page, Table};
 
 /// Record the links of a build so that they can be done again.
@@ -28,9 +27,6 @@ pub struct CaptureArgs {
     /// The build command
     #[arg(last = true, required = true, value_name = "BUILD")]
     pub build: Vec<OsString>,
-    /// Set to true by a signal handler, it ends the build
-    #[arg(skip)]
-    pub stop: Option<Arc<AtomicBool>>,
 }
 
 /// Builds, stores, and proves of every link that it can be repeated byte for byte.
@@ -41,10 +37,14 @@ pub fn run(args: &CaptureArgs, out: &mut impl Write) -> Result<Exit> {
         dir: args.dir.clone(),
         store: args.store.clone().unwrap_or_else(|| args.dir.join(".straddle").join("capture")),
         link: args.link.clone(),
-        stop: args.stop.clone(),
+        stop: Some(interrupted),
     };
+    stop::listen();
     let capture = capture(&request)?;
     let proofs: Vec<Result<()>> = capture.links.iter().map(|link| prove(&capture, link)).collect();
+    if interrupted() {
+        return Err(Error::machine("proving the capture", "interrupted"));
+    }
     args.format.write(&capture, || page(&capture, &proofs), out)?;
     let failed = proofs.into_iter().zip(&capture.links).filter_map(|(p, l)| Some((p.err()?, l)));
     let wanted =
@@ -55,7 +55,15 @@ pub fn run(args: &CaptureArgs, out: &mut impl Write) -> Result<Exit> {
     }
 }
 
+fn interrupted() -> bool {
+    StopToken::new(None).reason().is_some()
+}
+
+/// After an interruption nothing more is linked.
 fn prove(capture: &Capture, link: &Captured) -> Result<()> {
+    if interrupted() {
+        return Err(Error::machine("proving the capture", "interrupted"));
+    }
     let folder = tempfile::tempdir_in(&capture.store).map_err(|e| Error::io("proving the capture", e))?;
     capture.open(link)?.prove_pass_through(folder.path())
 }
@@ -72,7 +80,7 @@ fn page(capture: &Capture, proofs: &[Result<()>]) -> Page {
             link.inputs.len().to_string(),
             own.to_string(),
             match proof {
-                Ok(()) if link.post_processed => "byte for byte (changed after the link)".to_owned(),
+                Ok(()) if link.post_processed => "byte for byte, as linked".to_owned(),
                 Ok(()) => "byte for byte".to_owned(),
                 Err(e) => e.problem.clone(),
             },
@@ -80,6 +88,7 @@ fn page(capture: &Capture, proofs: &[Result<()>]) -> Page {
     }
     let mut notes: Vec<String> =
         capture.unseen.iter().map(|u| format!("not captured: {}: {}", u.path, u.how)).collect();
+    notes.extend(capture.links.iter().filter_map(Captured::problem));
     notes.extend(capture.problems.iter().cloned());
     notes.extend(capture.skipped.iter().map(|(why, count)| format!("left out: {count}: {why}")));
     notes.push(format!("stored in {}", capture.store.display()));

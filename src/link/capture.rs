@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, Result};
@@ -35,8 +34,8 @@ pub struct Request {
     pub store: PathBuf,
     /// The link that is wanted, a glob ([`Capture::select`]); several matches or none fail at once.
     pub link: Option<String>,
-    /// Set to true by somebody else, it kills the build and all that it started.
-    pub stop: Option<Arc<AtomicBool>>,
+    /// Asked now and then; once it says yes, the build and all that it started are killed.
+    pub stop: Option<fn() -> bool>,
 }
 
 /// Builds and captures. Blocks; the build's own output goes to `build.log`, its end is shown when it fails.
@@ -55,13 +54,15 @@ fn captured(request: &Request) -> Result<Capture> {
     let folder = request.store.canonicalize().map_err(making)?;
     drop(fs::remove_file(folder.join("capture.json")));
     let store = Store::open(folder.join("objects"))?;
+    // What an earlier capture left when it was killed.
+    drop(fs::remove_dir_all(folder.join("scratch")));
     fs::create_dir_all(folder.join("scratch")).map_err(making)?;
     let scratch = tempfile::tempdir_in(folder.join("scratch")).map_err(making)?;
     let started = now_on_disk(scratch.path()).map_err(making)?;
 
     let mut session = Session::new(&root, &store, scratch.path(), started);
     let log = folder.join("build.log");
-    let ended = trace::run(command(request, &root, &log)?, &mut session, request.stop.clone())?;
+    let ended = trace::run(command(request, &root, &log)?, &mut session, request.stop)?;
     check_ended(&request.build, ended.status, &log)?;
 
     let mut capture = Capture {
@@ -143,12 +144,26 @@ fn check_ended(build: &Build, status: libc::c_int, log: &Path) -> Result<()> {
     } else {
         format!("it ended with status {}", libc::WEXITSTATUS(status))
     };
-    let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    let text = end_of(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n  ");
-    let said =
-        if tail.is_empty() { "it printed nothing".to_owned() } else { format!("the end of its output:\n  {tail}") };
+    let said = if tail.is_empty() {
+        "it printed nothing".to_owned()
+    } else {
+        format!("the end of its output, all of it in {}:\n  {tail}", log.display())
+    };
     Err(Error::input(format!("running the build `{}`", build.shown()), format!("{how}; {said}")))
+}
+
+/// The last 64 KiB of a file: a build's log may be larger than memory.
+fn end_of(log: &Path) -> std::io::Result<String> {
+    const END: u64 = 64 << 10;
+    let mut file = File::open(log)?;
+    let from = file.metadata()?.len().saturating_sub(END);
+    file.seek(SeekFrom::Start(from))?;
+    let mut end = Vec::new();
+    file.take(END).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 /// A linked ELF file written since the build started.
@@ -214,7 +229,7 @@ fn settle(capture: &mut Capture, finished: Vec<Captured>, written: &[Written], s
             Some(path) if *path == link.output => false,
             _ => super::store::hash_file(&link.output).is_ok_and(|h| h != link.output_hash),
         };
-        name_temporaries(&mut link, &capture.root, started);
+        name_temporaries(&mut link, capture, started);
         links.push(link);
     }
     links.reverse();
@@ -222,17 +237,26 @@ fn settle(capture: &mut Capture, finished: Vec<Captured>, written: &[Written], s
     capture.skipped = skipped;
 }
 
-/// A compiler's temporary is gone by now: its name is its place among them, which the next build repeats.
-fn name_temporaries(link: &mut Captured, root: &Path, started: SystemTime) {
-    let mut count = 0;
+/// A compiler's temporary is gone by now: it is named after the source that it was compiled from (`temporary:hot.c`).
+/// Rejected: its place among the temporaries, which shifts when a patch adds a source. An object that names no source
+/// still gets its place among those of its kind.
+fn name_temporaries(link: &mut Captured, capture: &Capture, started: SystemTime) {
+    let mut taken = HashSet::new();
+    let mut nameless = 0;
     for stored in &mut link.inputs {
         let folder_gone = stored.path.parent().is_some_and(|p| !p.exists());
-        let outside = stored.path.strip_prefix(root).is_err();
+        let outside = stored.path.strip_prefix(&capture.root).is_err();
         let new = |m: fs::Metadata| m.modified().is_ok_and(|t| t >= started);
         if !stored.path.exists() && (outside || folder_gone) {
-            count += 1;
-            let extension = stored.path.extension().unwrap_or_default().to_string_lossy();
-            let name = format!("temporary#{count}.{extension}");
+            let bytes = crate::open::map(&capture.object(&stored.input.hash));
+            let name = match bytes.ok().and_then(|b| content::source(&b)) {
+                Some(source) => free_name(format!("temporary:{source}"), &mut taken),
+                None => {
+                    nameless += 1;
+                    let extension = stored.path.extension().unwrap_or_default().to_string_lossy();
+                    format!("temporary#{nameless}.{extension}")
+                }
+            };
             for lto in link.lto.iter_mut().filter(|l| **l == stored.input.name) {
                 lto.clone_from(&name);
             }
@@ -242,6 +266,17 @@ fn name_temporaries(link: &mut Captured, root: &Path, started: SystemTime) {
             stored.input.system = false;
         }
     }
+}
+
+/// `name`, `name#2`, …: two folders may each have a source of that name.
+fn free_name(name: String, taken: &mut HashSet<String>) -> String {
+    let mut free = name.clone();
+    let mut number = 1;
+    while !taken.insert(free.clone()) {
+        number += 1;
+        free = format!("{name}#{number}");
+    }
+    free
 }
 
 /// Linked files that no captured link made, by path, content or build id.

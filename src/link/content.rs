@@ -2,7 +2,7 @@
 
 use object::read::archive::ArchiveFile;
 use object::read::elf::{Dyn, FileHeader};
-use object::{FileKind, Object, ObjectKind, ObjectSection, elf};
+use object::{FileKind, Object, ObjectKind, ObjectSection, ObjectSymbol, SymbolKind, elf};
 
 use crate::link::stored::Form;
 
@@ -44,6 +44,15 @@ pub fn lto_members(bytes: &[u8]) -> Vec<String> {
     let members = archive.members().flatten();
     let lto = members.filter(|m| m.data(bytes).is_ok_and(is_lto));
     lto.map(|m| String::from_utf8_lossy(m.name()).into_owned()).collect()
+}
+
+/// The source that an object was compiled from, as its first `STT_FILE` symbol names it.
+#[must_use]
+pub fn source(bytes: &[u8]) -> Option<String> {
+    let file = object::File::parse(bytes).ok()?;
+    let symbol = file.symbols().find(|s| s.kind() == SymbolKind::File)?;
+    let name = String::from_utf8_lossy(symbol.name_bytes().ok()?).replace(char::is_control, "?");
+    (!name.is_empty()).then_some(name)
 }
 
 /// Whether a shared object names itself.

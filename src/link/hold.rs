@@ -95,7 +95,7 @@ impl<'a> Session<'a> {
             return Ok(None); // `mold -run make`: not a link but a build.
         }
         let folder = fs::read_link(proc(pid, "cwd")).map_err(|_| "its folder could not be read")?;
-        let args = words::expand(args, &|file| fs::read_to_string(folder.join(file)).ok());
+        let args = words::expand(args, &|file| crate::open::text(&folder.join(file)).ok());
         let words = Words::read(&args);
         if !words.links_something() {
             return Ok(None);
@@ -324,7 +324,8 @@ impl Watch for Session<'_> {
     }
 }
 
-/// Starts the same link, its output and what it says going to the scratch folder. The tracer reaps it.
+/// Starts the same link, its output and what it says going to the scratch folder; its temporaries too. The tracer
+/// reaps it. It leads a group of its own, which the tracer kills, and dies with us.
 fn beside(held: &Held, environment: Vec<(OsString, OsString)>) -> Result<pid_t> {
     let doing = || format!("linking {} beside the build", held.output.display());
     let at = held.beside.path();
@@ -338,8 +339,16 @@ fn beside(held: &Held, environment: Vec<(OsString, OsString)>) -> Result<pid_t> 
     if held.words.resolution {
         command.arg(option("-plugin-opt=-fresolution=", &at.join("resolution")));
     }
-    command.current_dir(&held.folder).env_clear().envs(environment).env("LC_ALL", "C");
+    command.current_dir(&held.folder).env_clear().envs(environment).env("LC_ALL", "C").env("TMPDIR", at);
     command.stdin(Stdio::null()).stdout(said.try_clone().map_err(io)?).stderr(said);
+    command.process_group(0);
+    // SAFETY: prctl is async-signal-safe, and takes plain numbers. The thread that spawns lives until the capture ends.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
     let child = command.spawn().map_err(io)?;
     Ok(child.id() as pid_t)
 }

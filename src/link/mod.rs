@@ -18,6 +18,7 @@ mod words;
 pub use capture::{Build, Request, capture};
 pub use replay::Link;
 pub use slot::{Populated, Tree, populate_slot};
+pub use store::hash_file;
 pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
 pub use words::Word;
 
@@ -30,8 +31,8 @@ use crate::open::Bytes;
 /// A file that a link read: an object, an archive, a shared object, a linker script.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Input {
-    /// Stable between the two versions' builds: the path below the build root (`src/hot.o`), the position for a
-    /// compiler's temporary (`temporary#1.o`), the absolute path for the system's own (`/usr/lib/…/crt1.o`).
+    /// Stable between the two versions' builds: the path below the build root (`src/hot.o`), the source for a
+    /// compiler's temporary (`temporary:hot.c`), the absolute path for the system's own (`/usr/lib/…/crt1.o`).
     pub name: String,
     /// Whether it belongs to the system rather than to the build.
     pub system: bool,

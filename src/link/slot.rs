@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// Where a version comes from.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct Populated {
     pub files: usize,
     /// Submodules, which stay empty folders.
     pub submodules: Vec<String>,
+    /// Where the folder named as the repository lies below its top level; empty at the top. The build that ran there
+    /// runs in this folder of the slot.
+    pub prefix: PathBuf,
     /// Sockets, pipes and devices, which are left out.
     pub left_out: Vec<PathBuf>,
 }
@@ -47,8 +50,14 @@ pub fn populate_slot(source: &Tree, slot: &Path) -> Result<Populated> {
             Ok(done)
         }
         Tree::Git { repo, rev } => {
-            let (git_dir, commit) = find_commit(repo, rev)?;
-            check_out(&git_dir, commit, &wipe(slot)?)
+            let Found { git_dir, commit, prefix } = find_commit(repo, rev)?;
+            let slot = wipe(slot)?;
+            let done = check_out(&git_dir, commit, &slot)?;
+            if !slot.join(&prefix).is_dir() {
+                let problem = format!("{rev} has no folder {}", prefix.display());
+                return Err(Error::input(format!("checking out {rev}"), problem));
+            }
+            Ok(Populated { prefix, ..done })
         }
     }
 }
@@ -128,54 +137,72 @@ fn keep_time(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-fn git(args: &[&str], set: impl FnOnce(&mut Command)) -> std::result::Result<String, String> {
+/// Runs git; gives what it prints. A git that cannot be started is the machine's fault, one that says no the input's.
+fn git(doing: &str, args: &[&str], set: impl FnOnce(&mut Command)) -> Result<String> {
     let mut command = Command::new("git");
     // A hook or an alias may have set these for another repository.
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"] {
         command.env_remove(variable);
     }
     set(command.args(args).env("LC_ALL", "C"));
-    let out = command.output().map_err(|e| format!("git could not be started: {e}"))?;
+    let out = command.output().map_err(|e| {
+        let why = Error::io(doing, e).problem;
+        Error::machine(doing, format!("git could not be started: {why}")).hint("install git, or name two folders")
+    })?;
     if out.status.success() {
-        return Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned());
+        return Ok(String::from_utf8_lossy(&out.stdout).trim_end_matches('\n').to_owned());
     }
     let said = String::from_utf8_lossy(&out.stderr);
     let line = said.lines().next().unwrap_or("it said nothing");
-    Err(line.trim_start_matches("fatal: ").to_owned())
+    Err(Error::input(doing, line.trim_start_matches("fatal: ")))
 }
 
-fn find_commit(repo: &Path, rev: &str) -> Result<(PathBuf, String)> {
-    let doing = || format!("finding the revision {rev} in {}", repo.display());
+/// A revision that git knows.
+struct Found {
+    /// Absolute.
+    git_dir: PathBuf,
+    commit: String,
+    prefix: PathBuf,
+}
+
+fn find_commit(repo: &Path, rev: &str) -> Result<Found> {
+    let doing = format!("finding the revision {rev} in {}", repo.display());
     let at = |c: &mut Command| {
         c.current_dir(repo);
     };
     if !repo.is_dir() {
-        return Err(Error::input(doing(), "there is no such folder"));
+        return Err(Error::input(doing, "there is no such folder"));
     }
-    let git_dir = git(&["rev-parse", "--absolute-git-dir"], at).map_err(|e| Error::input(doing(), e))?;
+    let git_dir = git(&doing, &["rev-parse", "--absolute-git-dir"], at)?;
+    let prefix = git(&doing, &["rev-parse", "--show-prefix"], at)?;
     let wanted = format!("{rev}^{{commit}}");
-    let commit = git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], at)
-        .map_err(|_| Error::input(doing(), "git knows no such commit").hint("`git log --oneline` lists them"))?;
-    Ok((PathBuf::from(git_dir), commit))
+    let commit = git(&doing, &["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted], at).map_err(|e| {
+        match e.kind {
+            Kind::Input => Error::input(&doing, "git knows no such commit").hint("`git log --oneline` lists them"),
+            Kind::Machine => e,
+        }
+    })?;
+    // Without the slash at its end, so that it prints as a path does.
+    let prefix = Path::new(&prefix).components().collect();
+    Ok(Found { git_dir: PathBuf::from(git_dir), commit, prefix })
 }
 
 /// With an index of our own: neither the user's index nor their work tree is touched.
 fn check_out(git_dir: &Path, commit: String, slot: &Path) -> Result<Populated> {
-    let doing = || format!("checking out {commit}");
-    let fail = |e: String| Error::input(doing(), e);
-    let index = tempfile::tempdir().map_err(|e| Error::io(doing(), e))?;
+    let doing = format!("checking out {commit}");
+    let index = tempfile::tempdir().map_err(|e| Error::io(&doing, e))?;
     let at = |c: &mut Command| {
         c.current_dir(slot).env("GIT_DIR", git_dir).env("GIT_WORK_TREE", slot);
         c.env("GIT_INDEX_FILE", index.path().join("index"));
     };
-    git(&["read-tree", &commit], at).map_err(fail)?;
-    git(&["checkout-index", "--all", "--force"], at).map_err(fail)?;
-    let listed = git(&["ls-files", "--stage", "-z"], at).map_err(fail)?;
+    git(&doing, &["read-tree", &commit], at)?;
+    git(&doing, &["checkout-index", "--all", "--force"], at)?;
+    let listed = git(&doing, &["ls-files", "--stage", "-z"], at)?;
     let (modules, files): (Vec<&str>, Vec<&str>) =
         listed.split('\0').filter(|l| !l.is_empty()).partition(|l| l.starts_with("160000"));
     let name = |line: &str| line.split_once('\t').map_or(line, |(_, name)| name).to_owned();
     let submodules = modules.into_iter().map(name).collect();
-    Ok(Populated { files: files.len(), submodules, left_out: Vec::new(), commit: Some(commit) })
+    Ok(Populated { files: files.len(), submodules, commit: Some(commit), ..Populated::default() })
 }
 
 #[cfg(test)]
@@ -235,5 +262,26 @@ mod tests {
             assert!(error.contains("no such commit"), "{error}");
         }
         assert!(slot.join("f").exists(), "a bad revision empties nothing");
+    }
+
+    /// The whole repository is laid; the caller learns in which folder of it the build belongs.
+    #[test]
+    fn a_subdirectory_is_named_below_the_top() {
+        let dir = tempfile::tempdir().unwrap();
+        let (repo, slot) = (dir.path().join("repo"), dir.path().join("slot"));
+        fs::create_dir(&repo).unwrap();
+        sh(
+            &repo,
+            "git init -q . && git config user.email a@b && git config user.name n && echo > top && git add . && \
+                   git commit -qm 1 && mkdir -p 'a b/c' && echo > 'a b/c/f' && git add . && git commit -qm 2",
+        );
+        let at = |below: &str, rev: &str| Tree::Git { repo: repo.join(below), rev: rev.to_owned() };
+        let done = populate_slot(&at("a b/c", "HEAD"), &slot).unwrap();
+        assert_eq!(done.prefix, Path::new("a b/c"));
+        assert!(slot.join("top").exists() && slot.join(&done.prefix).join("f").exists());
+        assert_eq!(populate_slot(&at("", "HEAD"), &slot).unwrap().prefix, Path::new(""));
+        assert_eq!(populate_slot(&at(".git", "HEAD"), &slot).unwrap().prefix, Path::new(""), "as in a bare repository");
+        let error = populate_slot(&at("a b/c", "HEAD~1"), &slot).unwrap_err();
+        assert!(error.to_string().contains("HEAD~1 has no folder a b/c"), "{error}");
     }
 }

@@ -1,13 +1,14 @@
 //! Files kept by their content: each once, named by its blake3.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::error::{Error, Result};
+use crate::open;
 
 /// The folder `objects/` of a capture.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Store {
     /// Copies a file in. A copy, not a hard link: compilers write over their outputs in place.
     pub fn put_file(&self, path: &Path) -> Result<String> {
         let doing = || format!("storing {}", path.display());
-        let mut file = File::open(path).map_err(|e| Error::io(doing(), e))?;
+        let mut file = open::regular(path)?;
         let id = identity(&file.metadata().map_err(|e| Error::io(doing(), e))?);
         if let Some(hash) = self.seen.lock().ok().and_then(|s| s.get(&id).cloned()) {
             return Ok(hash);
@@ -82,6 +83,11 @@ impl Store {
         let doing = || format!("tidying {}", self.folder.display());
         let mut gone = 0;
         for shelf in fs::read_dir(&self.folder).map_err(|e| Error::io(doing(), e))?.flatten() {
+            // A copy that a killed capture did not finish.
+            if shelf.file_type().is_ok_and(|t| t.is_file()) {
+                fs::remove_file(shelf.path()).map_err(|e| Error::io(doing(), e))?;
+                continue;
+            }
             for entry in fs::read_dir(shelf.path()).into_iter().flatten().flatten() {
                 if !entry.file_name().to_str().is_some_and(|n| named.contains(n)) {
                     fs::remove_file(entry.path()).map_err(|e| Error::io(doing(), e))?;
@@ -93,11 +99,11 @@ impl Store {
     }
 }
 
-/// The blake3 of a file, in hex.
+/// The blake3 of a regular file, in hex: the one hash by which files are told apart everywhere.
 pub fn hash_file(path: &Path) -> Result<String> {
     let doing = || format!("reading {}", path.display());
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path).map_err(|e| Error::io(doing(), e))?).map_err(|e| Error::io(doing(), e))?;
+    hasher.update_reader(open::regular(path)?).map_err(|e| Error::io(doing(), e))?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 

@@ -1,6 +1,6 @@
 //! [`Capture`]: every link of a build, on disk as `capture.json` beside the content it names.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -100,6 +100,13 @@ impl Captured {
         self.words.iter().any(|w| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid")))
     }
 
+    /// What a reader of the measurement has to know about the link, in one sentence.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let sentence = "was changed after the link (strip, objcopy?): what is measured is the file as linked";
+        self.post_processed.then(|| format!("{} {sentence}", self.name))
+    }
+
     /// Made by a build tool to learn about the compiler or to steer the build, not for its user: cmake's checks,
     /// meson's, cargo's build scripts, autoconf's tests.
     #[must_use]
@@ -181,10 +188,17 @@ impl Capture {
         store::write_beside(&path, &text)
     }
 
-    /// All that the build printed, both streams.
+    /// The programs and shared objects other than `except` (a [`Captured::name`]) that the two builds linked to other
+    /// bytes, or that only one of them linked; sorted. Probes and `ld -r` objects are left out: nobody runs them.
     #[must_use]
-    pub fn build_log(&self) -> PathBuf {
-        self.store.join("build.log")
+    pub fn differing(&self, other: &Capture, except: &str) -> Vec<String> {
+        fn linked<'a>(capture: &'a Capture, except: &str) -> BTreeMap<&'a str, &'a str> {
+            let kept = |l: &&Captured| l.makes != Makes::Relocatable && !l.is_probe() && l.name != except;
+            capture.links.iter().filter(kept).map(|l| (l.name.as_str(), l.output_hash.as_str())).collect()
+        }
+        let (ours, theirs) = (linked(self, except), linked(other, except));
+        let all: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
+        all.into_iter().filter(|name| ours.get(name) != theirs.get(name)).map(str::to_owned).collect()
     }
 
     /// Where the content named `hash` lies.

@@ -55,7 +55,7 @@ pub struct Ended {
 
 /// Runs `sh -c SCRIPT sh ARGS…` in a process group of its own, watched. Blocks until it has ended; `stop` ends all of
 /// it. `EXITKILL` lets nothing of the build survive us.
-pub fn run(mut command: Command, watch: &mut dyn Watch, stop: Option<Arc<AtomicBool>>) -> Result<Ended> {
+pub fn run(mut command: Command, watch: &mut dyn Watch, stop: Option<fn() -> bool>) -> Result<Ended> {
     use std::os::unix::process::CommandExt;
     command.stdin(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|e| Error::io("starting the build", e))?;
@@ -65,7 +65,7 @@ pub fn run(mut command: Command, watch: &mut dyn Watch, stop: Option<Arc<AtomicB
         drop(child.wait());
         return Err(refused(e));
     }
-    let watchdog = stop.clone().map(|stop| Watchdog::new(root, stop));
+    let watchdog = stop.map(|stop| Watchdog::new(root, stop));
     let (live, held, told) = (HashSet::from([root]), HashMap::new(), HashSet::new());
     let mut tracer = Tracer { watch, root, stop, live, held, told };
     let result = open_gate(&mut child).and_then(|()| tracer.until_the_end());
@@ -98,7 +98,7 @@ fn refused(e: io::Error) -> Error {
 struct Tracer<'a> {
     watch: &'a mut dyn Watch,
     root: pid_t,
-    stop: Option<Arc<AtomicBool>>,
+    stop: Option<fn() -> bool>,
     live: HashSet<pid_t>,
     /// Our child → the process held for it.
     held: HashMap<pid_t, pid_t>,
@@ -113,7 +113,7 @@ impl Tracer<'_> {
         loop {
             let waiting = since.is_some();
             let Some((pid, now)) = wait(waiting)? else { break };
-            if self.stop.as_ref().is_some_and(|s| s.load(Ordering::Relaxed)) {
+            if self.stop.is_some_and(|stop| stop()) {
                 return Err(Error::machine("capturing the build", "interrupted"));
             }
             if pid == 0 {
@@ -199,8 +199,12 @@ impl Tracer<'_> {
     }
 
     fn kill_all(&mut self) {
-        for &pid in self.live.iter().chain(self.held.keys()) {
+        for &pid in &self.live {
             kill(pid);
+        }
+        // The links beside lead a group each: a linker's own helpers go with it.
+        for &child in self.held.keys() {
+            kill(-child);
         }
         let patience = Instant::now();
         while patience.elapsed() < GRACE {
@@ -217,18 +221,18 @@ impl Tracer<'_> {
     }
 }
 
-/// Kills the build when `stop` is set, also while it is silent.
+/// Kills the build when `stop` says so, also while it is silent.
 struct Watchdog {
     done: Arc<AtomicBool>,
 }
 
 impl Watchdog {
-    fn new(root: pid_t, stop: Arc<AtomicBool>) -> Watchdog {
+    fn new(root: pid_t, stop: fn() -> bool) -> Watchdog {
         let done = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&done);
         std::thread::spawn(move || {
             while !theirs.load(Ordering::Relaxed) {
-                if stop.load(Ordering::Relaxed) {
+                if stop() {
                     // SAFETY: a plain system call; the group is the build's own. Its first death wakes the tracer.
                     unsafe { libc::kill(-root, libc::SIGKILL) };
                 }

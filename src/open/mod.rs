@@ -4,7 +4,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the room that opens files")]
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 
@@ -28,18 +29,32 @@ impl Deref for Bytes {
     }
 }
 
+/// Opens a regular file for reading. Anything else is one clear line, said before it is opened: a pipe would block,
+/// a device would never end.
+pub fn regular(path: &Path) -> Result<File> {
+    let doing = || format!("opening {}", path.display());
+    let check = |meta: std::io::Result<Metadata>| {
+        let meta = meta.map_err(|e| Error::io(doing(), e))?;
+        if meta.is_dir() {
+            return Err(Error::input(doing(), "is a directory").hint("name a file inside it"));
+        }
+        if !meta.is_file() {
+            return Err(Error::input(doing(), "is not a regular file"));
+        }
+        Ok(())
+    };
+    check(std::fs::metadata(path))?;
+    let file = File::open(path).map_err(|e| Error::io(doing(), e))?;
+    // It may have been replaced in between.
+    check(file.metadata())?;
+    Ok(file)
+}
+
 /// Maps a regular file. A directory, an empty or an unreadable file is one clear line.
 pub fn map(path: &Path) -> Result<Bytes> {
     let doing = || format!("opening {}", path.display());
-    let file = File::open(path).map_err(|e| Error::io(doing(), e))?;
-    let meta = file.metadata().map_err(|e| Error::io(doing(), e))?;
-    if meta.is_dir() {
-        return Err(Error::input(doing(), "is a directory").hint("name the image inside it"));
-    }
-    if !meta.is_file() {
-        return Err(Error::input(doing(), "is not a regular file"));
-    }
-    if meta.len() == 0 {
+    let file = regular(path)?;
+    if file.metadata().map_err(|e| Error::io(doing(), e))?.len() == 0 {
         return Err(Error::input(doing(), "the file is empty"));
     }
     // SAFETY: the mapping is private and read-only. As with every mapped reader (ld, gdb, readelf), a file that is
@@ -48,7 +63,60 @@ pub fn map(path: &Path) -> Result<Bytes> {
     Ok(Bytes::Mapped(map))
 }
 
-/// Reads a small text file (configuration, a record, a map) that must be UTF-8.
+/// What [`text`] reads at most, in bytes.
+const LARGEST_TEXT: u64 = 1 << 30;
+
+/// Reads a text (configuration, a record, a map) from a regular file of at most 1 GiB. Bytes that are no UTF-8 become
+/// U+FFFD: a record torn within a letter must still be read up to there.
 pub fn text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Error::io(format!("reading {}", path.display()), e))
+    let doing = || format!("reading {}", path.display());
+    let file = regular(path).map_err(|e| Error { doing: doing(), ..e })?;
+    bounded(file, LARGEST_TEXT, &doing())
+}
+
+/// Reads standard input as [`text`] reads a file.
+pub fn read_stdin_text() -> Result<String> {
+    bounded(std::io::stdin().lock(), LARGEST_TEXT, "reading standard input")
+}
+
+fn bounded(from: impl Read, limit: u64, doing: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = from.take(limit + 1).read_to_end(&mut bytes).map_err(|e| Error::io(doing, e))?;
+    if read as u64 > limit {
+        return Err(Error::input(doing, format!("it is larger than {limit} bytes, which no text of ours is")));
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_torn_text_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let refused = |path: &Path| [map(path).unwrap_err().to_string(), text(path).unwrap_err().to_string()];
+        for (path, why) in [
+            (dir.path(), "is a directory"),
+            (Path::new("/dev/zero"), "not a regular file"),
+            (pipe.as_path(), "not a regular file"),
+            (Path::new("/no/such/file"), "no such file"),
+        ] {
+            for error in refused(path) {
+                assert!(error.contains(why) && error.contains(path.to_str().unwrap()), "{error}");
+            }
+        }
+        let torn = dir.path().join("torn");
+        std::fs::write(&torn, b"caf\xc3").unwrap();
+        assert_eq!(text(&torn).unwrap(), "caf\u{fffd}");
+    }
+
+    #[test]
+    fn a_text_without_end_is_refused_at_the_limit() {
+        assert_eq!(bounded(&b"four"[..], 4, "reading").unwrap(), "four");
+        let error = bounded(std::io::repeat(b'x'), 4, "reading").unwrap_err();
+        assert!(error.to_string().contains("larger than 4 bytes"), "{error}");
+    }
 }

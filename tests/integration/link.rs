@@ -46,6 +46,15 @@ impl Place {
         link::capture(&self.request(build))
     }
 
+    /// The tree has these files, `tmp` beside it and the capture's scratch folder none.
+    fn holds_only(&self, files: &str) {
+        let script = format!(
+            "cd tree; test \"$(find . -type f -printf '%P\\n' | LC_ALL=C sort | xargs)\" = '{files}' || {{ find . >&2; false; }}; \
+             test -z \"$(ls -A ../tmp ../capture/scratch | grep -v :)\" || {{ ls -RA ../tmp ../capture/scratch >&2; false; }}"
+        );
+        sh(self.dir.path(), &script);
+    }
+
     /// Captures, deletes the tree, reads the capture from disk and proves that every link of it can be repeated.
     fn proved(&self, build: &str) -> Capture {
         self.capture(build).unwrap();
@@ -139,14 +148,43 @@ fn a_nameless_shared_object_by_absolute_path_is_read_where_it_is() {
     assert!(error.contains("lib/libfg.so is not the file"), "{error}");
 }
 
-/// Temporaries are named by position, and a build from another day gives the same names.
+/// Temporaries are named by their sources, so that a build with one more source gives the common ones the same names.
 #[test]
-fn temporaries_are_named_by_position() {
-    for script in ["gcc src/main.c src/f.c src/g.c -o x", "gcc -pipe src/main.c src/f.c src/g.c -o x"] {
-        let capture = Place::new("").proved(script);
+fn temporaries_are_named_by_their_sources() {
+    let more = "mkdir more; echo 'int more;' > more/f.c; printf '.globl nameless\nnameless: .long 1\n' > n.s; ";
+    for (script, expected) in [
+        ("gcc src/main.c src/f.c src/g.c -o x", vec!["main.c", "f.c", "g.c"]),
+        ("gcc -pipe more/f.c src/main.c src/f.c src/g.c -o x", vec!["f.c", "main.c", "f.c#2", "g.c"]),
+        ("echo 'int z;' > z.c; gcc z.c src/main.c src/f.c src/g.c -o x", vec!["z.c", "main.c", "f.c", "g.c"]),
+    ] {
+        let capture = Place::new(more).proved(script);
         let link = capture.select(None).unwrap();
-        assert_eq!(own(&link), ["temporary#1.o", "temporary#2.o", "temporary#3.o"]);
+        let expected: Vec<String> = expected.iter().map(|s| format!("temporary:{s}")).collect();
+        assert_eq!(own(&link), expected);
     }
+    let capture = Place::new(more).proved("gcc n.s src/main.c src/f.c src/g.c -o x");
+    assert_eq!(own(&capture.select(None).unwrap()).first(), Some(&"temporary#1.o"), "an object that names no source");
+}
+
+/// All variants run in the patched build's tree: what else the two builds linked differently has to be named.
+#[test]
+fn what_else_differs_between_two_builds_is_named() {
+    let build = |g: &str| {
+        let script = "gcc -shared -fPIC src/g.c -o lib/libg.so; gcc -shared -fPIC src/f.c -o lib/libf.so; ld -r src/g.o -o g2.o; \
+                      gcc src/main.c -Llib -lf -lg -o x";
+        let place = Place::new("");
+        fs::write(place.tree().join("src/g.c"), g).unwrap();
+        let (folder, dir) = (place.capture(&format!("gcc -c src/g.c -o src/g.o; {script}")).unwrap(), place.dir);
+        (folder, dir)
+    };
+    let (base, patched) = (build("int g(void){return 1;}"), build("int g(void){return 2;}"));
+    let differing = |except| base.0.differing(&patched.0, except);
+    assert_eq!(differing("x"), ["lib/libg.so"]);
+    assert_eq!(differing("lib/libg.so"), Vec::<String>::new());
+    let (mut fewer, _dir) = build("int g(void){return 1;}");
+    fewer.links.retain(|l| l.name != "lib/libf.so");
+    assert_eq!(base.0.differing(&fewer, "x"), ["lib/libf.so"]);
+    assert_eq!(fewer.differing(&base.0, "x"), ["lib/libf.so"]);
 }
 
 #[test]
@@ -160,13 +198,14 @@ fn make_with_two_jobs_and_two_programs() {
     all.sort_unstable();
     assert_eq!(all, ["one", "two"]);
     let one = capture.select(Some("one")).unwrap();
-    assert!(!one.captured().post_processed);
-    assert!(capture.select(Some("t*")).unwrap().captured().post_processed, "stripped after the link");
+    assert_eq!(one.captured().problem(), None);
+    let stripped = capture.select(Some("t*")).unwrap().captured().problem().unwrap();
+    assert!(stripped.starts_with("two was changed after the link"), "{stripped}");
     assert!(capture.select(None).unwrap_err().to_string().contains("one"));
     let none = capture.select(Some("three")).unwrap_err().to_string();
     assert!(none.contains("three") && none.contains("one") && none.contains("two"), "{none}");
     assert!(place.tree().join("two.map").exists(), "the build's own map is the build's");
-    let log = fs::read_to_string(capture.build_log()).unwrap();
+    let log = fs::read_to_string(capture.store.join("build.log")).unwrap();
     assert!(log.contains("gcc -c src/main.c"), "{log}");
 
     let error = place.capture("make -j2").unwrap_err();
@@ -199,7 +238,7 @@ fn probes_change_nothing_and_are_counted() {
     assert_eq!(names(&capture), ["x"], "a renamed output keeps its new name");
     assert_eq!(capture.skipped.values().sum::<usize>(), 3, "{:?}", capture.skipped);
     assert!(fs::read_to_string(place.tree().join("version")).unwrap().contains("ld"));
-    let log = fs::read_to_string(capture.build_log()).unwrap();
+    let log = fs::read_to_string(capture.store.join("build.log")).unwrap();
     assert_eq!(
         log.matches("undefined reference to `f'").count(),
         1,
@@ -233,16 +272,16 @@ fn a_process_that_outlives_the_build_is_let_go() {
 #[test]
 fn stopping_kills_the_whole_build() {
     let place = Place::new("");
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
     let mut request = place.request("setsid sleep 60 & echo $! > away; sleep 60 & echo $! > near; sleep 60");
-    request.stop = Some(stop.clone());
+    request.stop = Some(|| STOP.load(std::sync::atomic::Ordering::Relaxed));
     let near = place.tree().join("near");
     let error = std::thread::scope(|s| {
         let capture = s.spawn(|| link::capture(&request).unwrap_err());
         while fs::read(&near).unwrap_or_default().is_empty() {
             std::thread::yield_now();
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        STOP.store(true, std::sync::atomic::Ordering::Relaxed);
         capture.join().unwrap()
     });
     assert_eq!((error.exit() as u8, error.problem.as_str()), (4, "interrupted"));
@@ -250,6 +289,51 @@ fn stopping_kills_the_whole_build() {
         &place.tree(),
         "for p in $(cat near away); do test ! -e /proc/$p || grep -q '^State:.*[ZX]' /proc/$p/status; done",
     );
+}
+
+/// Whatever becomes of a build: what lies in its tree and among its temporaries afterwards is its own.
+#[test]
+fn nothing_of_ours_is_left() {
+    let compiled = "export TMPDIR=$PWD/../tmp; gcc -c src/main.c -o src/main.o; ";
+    let linked = format!("{compiled}gcc src/main.o src/f.c src/g.c -o x");
+    let lto = format!("{compiled}gcc -flto src/main.o src/f.c src/g.c -o x");
+    let unlinked = format!("{compiled}gcc src/main.o -o x");
+    let failed = format!("{linked} && exit 3");
+    for (build, left) in
+        [(&linked, " src/main.o x"), (&lto, " src/main.o x"), (&unlinked, " src/main.o"), (&failed, " src/main.o x")]
+    {
+        let place = Place::new("mkdir ../tmp");
+        drop(place.capture(build));
+        place.holds_only(&format!("src/f.c src/g.c src/main.c{left}"));
+    }
+}
+
+/// A linker that hangs while it links beside the build, and its helper, die when the capture is stopped.
+#[test]
+fn a_stopped_link_beside_leaves_nothing() {
+    static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+    let linker = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { fork(); FILE *pids = fopen(\"../pids\", \"a\");\n\
+                  fprintf(pids, \"%d\\n\", getpid()); fclose(pids); for (;;) pause(); }";
+    let place = Place::new("mkdir ../tmp ../bin");
+    fs::write(place.dir.path().join("bin/linker.c"), linker).unwrap();
+    sh(&place.dir.path().join("bin"), "gcc linker.c -o ld");
+    let mut request =
+        place.request("export TMPDIR=$PWD/../tmp; gcc -c src/main.c -o src/main.o; ../bin/ld src/main.o -o x");
+    request.stop = Some(|| STOP.load(std::sync::atomic::Ordering::Relaxed));
+    let pids = place.dir.path().join("pids");
+    std::thread::scope(|s| {
+        let capture = s.spawn(|| link::capture(&request).unwrap_err());
+        while fs::read_to_string(&pids).unwrap_or_default().lines().count() < 2 {
+            std::thread::yield_now();
+        }
+        STOP.store(true, std::sync::atomic::Ordering::Relaxed);
+        capture.join().unwrap()
+    });
+    sh(
+        place.dir.path(),
+        "for p in $(cat pids); do test ! -e /proc/$p || grep -q '^State:.*[ZX]' /proc/$p/status; done",
+    );
+    place.holds_only("src/f.c src/g.c src/main.c src/main.o");
 }
 
 #[test]

@@ -13,4 +13,5 @@ mod exit_codes;
 mod link;
 mod measure;
 mod scan;
+mod tidy;
 mod variant;
