@@ -97,7 +97,11 @@ fn joint_landings_of_a_block_follow_the_one_that_was_built() {
         let second = land(other, guest, &targets, lines, &lead);
         assert_eq!((first.unmatched.len(), second.unmatched.len()), (0, 0), "{:?}", second.unmatched);
         let found = variant::differences((home, &first.variant.places), (other, &second.variant.places), &common);
-        assert_eq!(found, []);
+        // On base's landing config and ticker fill a line to its end, and patched has eight bytes between them.
+        let why =
+            "it shares a line with config.o:.data in base, not in patched: irrelevant.o:.data stands between them";
+        let expected: &[(UnitKey, String)] = if as_built.is_empty() { &[(data("ticker"), why.into())] } else { &[] };
+        assert_eq!(found, expected);
         as_built.push(share(home, &first.variant.places, "ticker", "queue"));
         let queue = home.units.iter().position(|u| u.key == data("queue")).unwrap();
         let was = Phase((home.units[queue].address % 64) as u32);
