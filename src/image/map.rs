@@ -44,6 +44,20 @@ pub struct Landing {
     pub placed: Vec<Placed>,
     /// Output sections that have an address, loaded or not.
     pub outputs: Vec<Extent>,
+    /// What a linker script brackets with symbols of its own inside an output section.
+    pub brackets: Vec<Bracket>,
+}
+
+/// From the first to the last symbol that the script assigns between the input sections of one output section. Somebody
+/// may walk what stands between them as an array, so nothing may be added there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bracket {
+    pub output: String,
+    /// The first and the last symbol.
+    pub from: String,
+    pub to: String,
+    /// Indices into [`Landing::placed`].
+    pub placed: std::ops::Range<usize>,
 }
 
 /// An output section as the map gives it.
@@ -70,6 +84,7 @@ impl Landing {
             }
             reader.line(line);
         }
+        reader.close_bracket();
         reader.landing.take_room();
         if reader.landing.placed.is_empty() {
             return Err(Error::input(doing, "it places no input section"));
@@ -105,6 +120,8 @@ struct Reader {
     unplaced: bool,
     /// A long input section name whose address is on the next line.
     pending: Option<String>,
+    /// The bracket of the current output section, if the script has assigned a symbol in it.
+    bracket: Option<Bracket>,
     seen: BTreeMap<(String, Option<String>, String), u32>,
 }
 
@@ -126,6 +143,9 @@ impl Reader {
         self.pending = None;
         let (name, rest) = cut(text);
         self.unplaced = rest.is_empty();
+        if self.unplaced || numbers(rest).is_some() {
+            self.close_bracket();
+        }
         if self.unplaced {
             self.output = name.to_owned();
         } else if let Some((address, size, _)) = numbers(rest) {
@@ -153,6 +173,10 @@ impl Reader {
     /// The second half of a wrapped line; otherwise a symbol, an assignment, or a script's `QUAD 0x0`.
     fn continuation(&mut self, text: &str) {
         let (pending, unplaced) = (self.pending.take(), std::mem::take(&mut self.unplaced));
+        if let Some(symbol) = assigned(text) {
+            self.assign(symbol);
+            return;
+        }
         let Some((address, size, rest)) = numbers(text) else { return };
         match pending {
             None if unplaced => self.extent(address, size),
@@ -164,6 +188,24 @@ impl Reader {
                 }
             }
         }
+    }
+
+    fn assign(&mut self, symbol: &str) {
+        let here = self.landing.placed.len();
+        let open = self.bracket.get_or_insert_with(|| Bracket {
+            output: self.output.clone(),
+            from: symbol.to_owned(),
+            to: String::new(),
+            placed: here..here,
+        });
+        symbol.clone_into(&mut open.to);
+        open.placed.end = here;
+    }
+
+    /// A bracket counts when there is something in it. What the script assigns after an output section stands in the map
+    /// as if it were in it: that widens a bracket at most, and what is kept in vain does no harm.
+    fn close_bracket(&mut self) {
+        self.landing.brackets.extend(self.bracket.take().filter(|b| !b.placed.is_empty()));
     }
 
     fn place(&mut self, section: &str, address: u64, size: u64, file: &str, linkers_own: bool) {
@@ -190,6 +232,16 @@ fn archive_member(file: &str) -> (&str, Option<&str>) {
         Some((archive, member)) if !archive.is_empty() => (archive, Some(member)),
         _ => (file, None),
     }
+}
+
+/// The symbol of `0xADDRESS   symbol = expression`, also within `PROVIDE (…)` and the like; none of `. = …`, which moves
+/// on, and of `[!provide]`, which assigns nothing.
+fn assigned(text: &str) -> Option<&str> {
+    let (address, rest) = cut(text);
+    hex(address)?;
+    let inner = ["PROVIDE_HIDDEN (", "PROVIDE (", "HIDDEN ("].iter().find_map(|p| rest.strip_prefix(p)).unwrap_or(rest);
+    let (symbol, right) = cut(inner);
+    (right.starts_with("= ") && symbol != "." && hex(symbol).is_none()).then_some(symbol)
 }
 
 /// `0xADDRESS 0xSIZE rest`. The rest is a file name, spaces and all.

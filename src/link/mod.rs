@@ -60,3 +60,8 @@ pub trait Relink: Sync {
     /// changed. Nothing is left at `output` when it fails.
     fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked>;
 }
+
+/// Removes what a link wrote and nobody may run; that it is gone already is fine.
+pub fn discard(output: &Path) {
+    let _ = std::fs::remove_file(output);
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::diff::Suspect;
 use crate::error::{Error, Result};
+pub use crate::variant::Matched;
 
 /// The schema that the first line names.
 pub const SCHEMA: &str = "straddle.record/1";
@@ -28,15 +29,6 @@ pub struct Metric {
 pub enum Better {
     Lower,
     Higher,
-}
-
-/// How many units could be given the same landing in both versions, and which could not.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Matched {
-    pub units: u32,
-    pub of: u32,
-    /// Names of the rest, with the reason.
-    pub rest: Vec<String>,
 }
 
 /// The first line of a record: everything that is known before the first trial.

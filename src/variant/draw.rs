@@ -6,60 +6,95 @@ use rand::Rng;
 
 use super::classify::{Class, Family};
 use super::make::Unmatched;
+use super::matched::Matched;
+use super::object::Symbol;
 use super::plan::Plan;
 use super::program::{Program, Unit};
 use super::{LINE, Lead, Targets, UnitKey, phase};
-use crate::measure::record::Matched;
 use crate::units::Phase;
 
 /// What the two versions share. Only units with bytes count; an empty section has no phase that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Common {
-    pub units: Vec<UnitKey>,
+    pub units: BTreeSet<UnitKey>,
     /// Units that cannot be matched, with the reason.
     pub rest: Vec<Unmatched>,
+    /// Common units inside which common data moved against their start, with the larger alignment and what moved.
+    pub inside: Vec<(UnitKey, u64, String)>,
 }
 
-/// The landing of every paddable unit with bytes, as the build placed it.
+impl Common {
+    #[must_use]
+    pub fn has(&self, key: &UnitKey) -> bool {
+        self.units.contains(key)
+    }
+}
+
+/// The landing of every unit that counts, as the build placed it.
 #[must_use]
 pub fn targets_as_built(program: &Program) -> Targets {
-    movable(program).map(|u| (u.key.clone(), phase(u.address))).collect()
+    counted(program).map(|u| (u.key.clone(), phase(u.address))).collect()
 }
 
-/// Units that both versions have, may pad, and hold in the same output section; and the rest.
+/// Units that both versions hold in the same output section; and the rest.
 #[must_use]
 pub fn common(base: &Program, patched: &Program) -> Common {
     let mut common = Common::default();
-    for unit in movable(base) {
-        let other = patched.unit(&unit.key);
-        let why = match other {
+    for unit in counted(base) {
+        let why = match patched.unit(&unit.key) {
             None => Some("only base has it".to_owned()),
             Some(other) => apart(unit, other),
         };
         match why {
-            None => common.units.push(unit.key.clone()),
+            None => {
+                common.units.insert(unit.key.clone());
+            }
             Some(why) => common.rest.push((unit.key.clone(), why)),
         }
     }
-    for unit in movable(patched) {
-        let why = match base.unit(&unit.key) {
-            None => "only patched has it".to_owned(),
-            Some(other) if other.size == 0 => "it has bytes only in patched".to_owned(),
-            Some(Unit { class: Class::Kept(why), .. }) => format!("kept in base: {why}"),
-            Some(_) => continue, // seen from base
-        };
-        common.rest.push((unit.key.clone(), why));
+    for unit in counted(patched) {
+        match base.unit(&unit.key) {
+            None => common.rest.push((unit.key.clone(), "only patched has it".into())),
+            Some(other) if other.size == 0 => {
+                common.rest.push((unit.key.clone(), "it has bytes only in patched".into()));
+            }
+            Some(other) => common.inside.extend(
+                inside(base, other, patched, unit)
+                    .filter(|_| common.units.contains(&unit.key))
+                    .map(|what| (unit.key.clone(), unit.align.max(other.align), what)),
+            ),
+        }
     }
     common
 }
 
 fn apart(base: &Unit, patched: &Unit) -> Option<String> {
-    match &patched.class {
-        Class::Kept(why) => Some(format!("kept in patched: {why}")),
-        _ if patched.size == 0 => Some("it has bytes only in base".into()),
-        _ if patched.output != base.output => Some(format!("patched holds it in {}", patched.output)),
-        _ => None,
+    if patched.size == 0 {
+        return Some("it has bytes only in base".into());
     }
+    (patched.output != base.output).then(|| format!("patched holds it in {}", patched.output))
+}
+
+/// A datum that both versions of a unit have, at offsets that differ within the line.
+fn inside(base: &Program, b: &Unit, patched: &Program, p: &Unit) -> Option<String> {
+    let ((_, old), (_, new)) = (base.section(b)?, patched.section(p)?);
+    if old.executable() || new.executable() {
+        return None;
+    }
+    let (old, new) = (offsets(&old.symbols), offsets(&new.symbols));
+    old.into_iter().find_map(|(name, was)| {
+        let (was, is) = (was?, (*new.get(name)?)?);
+        (was % LINE != is % LINE).then(|| format!("{name} is at offset {was} in base, at {is} in patched"))
+    })
+}
+
+/// Offsets by name; `None` for a name that comes twice.
+fn offsets(symbols: &[Symbol]) -> BTreeMap<&str, Option<u64>> {
+    let mut all = BTreeMap::new();
+    for symbol in symbols {
+        all.entry(symbol.name.as_str()).and_modify(|v| *v = None).or_insert(Some(symbol.value));
+    }
+    all
 }
 
 /// A drawn landing, the same for both versions: each common unit gets a phase, uniform over the multiples of its
@@ -67,15 +102,20 @@ fn apart(base: &Unit, patched: &Unit) -> Option<String> {
 /// aligned than they say, and a lock that is split over two lines is no layout but a trap (67 µs each where seen).
 ///
 /// A unit with nothing in front of it that can be padded keeps base's phase; where patched has another one there,
-/// [`super::land`] names it. Draws are keyed by name, so that one more unit leaves the others as they were.
+/// [`super::land`] names it. A unit that may not be padded is given none: it stands where the pad in front of the next
+/// one that may be padded puts it. Draws are keyed by name, so that one more unit leaves the others as they were.
 #[must_use]
 pub fn random_targets(base: &Program, patched: &Program, rng: &mut impl Rng) -> Targets {
     let salt = rng.next_u64();
     let fixed: BTreeSet<&UnitKey> = unreachable(base).chain(unreachable(patched)).collect();
+    let held: BTreeSet<&UnitKey> = held(base).chain(held(patched)).collect();
     let drawn = common(base, patched).units.into_iter().filter_map(|key| {
         let (b, p) = (base.unit(&key)?, patched.unit(&key)?);
         if fixed.contains(&key) {
             return Some((key, phase(b.address)));
+        }
+        if held.contains(&key) {
+            return None;
         }
         let align = b.align.max(p.align);
         let step = if align < 4 { 8 } else { align.min(LINE) };
@@ -85,12 +125,13 @@ pub fn random_targets(base: &Program, patched: &Program, rng: &mut impl Rng) -> 
     drawn.collect()
 }
 
-/// 0 to 63 whole lines for each output section of base that can be padded.
+/// 0 to 63 whole lines for each output section of base that can be padded, but for thread-local ones: their addresses
+/// are offsets into a block that each thread is given, and mean nothing by themselves.
 #[must_use]
 pub fn random_lead(base: &Program, rng: &mut impl Rng) -> Lead {
     let salt = rng.next_u64();
     base.rows()
-        .filter(|(_, row)| row.iter().any(|u| u.class.paddable()))
+        .filter(|(output, row)| !thread_local(output) && row.iter().any(|u| u.class.paddable()))
         .map(|(output, _)| (output.to_owned(), draw(salt, output, LINE)))
         .collect()
 }
@@ -119,16 +160,71 @@ pub fn matched_report(common: &Common, missed: &[&[Unmatched]]) -> Matched {
     for (key, why) in missed.iter().copied().flatten().filter(|(k, _)| wanted.contains(k)) {
         rest.entry(key).or_insert(why);
     }
+    let moved: Vec<(&UnitKey, u64, String)> =
+        common.inside.iter().map(|(k, align, what)| (k, *align, format!("its inside moved: {what}"))).collect();
+    for (key, _, why) in &moved {
+        rest.entry(key).or_insert(why);
+    }
     let of = common.units.len() + common.rest.len();
+    let named = |least: u64| {
+        let of = moved.iter().filter(|(_, align, _)| *align >= least);
+        of.map(|(key, align, _)| format!("{key} (alignment {align})")).collect()
+    };
     Matched {
-        units: (of - rest.len()) as u32,
+        units: of.saturating_sub(rest.len()) as u32,
         of: of as u32,
         rest: rest.into_iter().map(|(key, why)| format!("{key}: {why}")).collect(),
+        inside_moved: named(0),
+        rigid: named(32),
     }
 }
 
 fn movable(program: &Program) -> impl Iterator<Item = &Unit> {
     program.units.iter().filter(|u| u.class.paddable() && u.size > 0)
+}
+
+/// Units whose landing counts: with bytes, in an output section that has a unit which may be padded, or is writable or
+/// executable. That a unit itself must not be padded is no reason not to match it.
+///
+/// Rows that no hot data lives in do not count: unwind tables, what the dynamic linker reads once at the start (symbols,
+/// strings, hashes, versions, relocations, arrays of constructors, `.dynamic`), code that runs once (`.init`, `.fini`),
+/// notes, `.interp`, `.comment`. Counting them would name units in every report whose phase costs nothing.
+fn counted(program: &Program) -> impl Iterator<Item = &Unit> {
+    let rows = program.rows().filter(|(output, row)| {
+        !cold(output) && (row.iter().any(|u| u.class.paddable()) || program.baseline.writable_or_code(output))
+    });
+    rows.flat_map(|(_, row)| row.iter().filter(|u| u.size > 0))
+}
+
+fn cold(output: &str) -> bool {
+    const STEMS: [&str; 8] =
+        [".eh_frame", ".gcc_except_table", ".gnu.", ".note", ".rela", ".rel.", ".relr.", ".init_array"];
+    const NAMES: [&str; 14] = [
+        ".dynsym",
+        ".dynstr",
+        ".dynamic",
+        ".interp",
+        ".hash",
+        ".comment",
+        ".init",
+        ".fini",
+        ".fini_array",
+        ".preinit_array",
+        ".ctors",
+        ".dtors",
+        ".jcr",
+        ".tm_clone_table",
+    ];
+    STEMS.iter().any(|stem| output.starts_with(stem)) || NAMES.contains(&output)
+}
+
+fn thread_local(output: &str) -> bool {
+    output.starts_with(".tdata") || output.starts_with(".tbss")
+}
+
+/// Units that may not be padded: their phase follows from what is around them.
+fn held(program: &Program) -> impl Iterator<Item = &UnitKey> {
+    program.units.iter().filter(|u| !u.class.paddable()).map(|u| &u.key)
 }
 
 /// Units with nothing in front of them in their output section that can be padded.

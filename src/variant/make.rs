@@ -8,10 +8,10 @@ use super::plan::Plan;
 use super::program::Program;
 use super::solve::{Solved, solve_from};
 use super::verify::{Linked, Proof, prove};
-use super::{Lead, Targets, UnitKey, phase};
+use super::{Lead, Lines, Targets, UnitKey, phase};
 use crate::error::{Error, Result};
 use crate::image::map::Landing;
-use crate::link::Relink;
+use crate::link::{Relink, discard};
 use crate::open;
 use crate::units::Phase;
 
@@ -22,6 +22,8 @@ pub struct Variant {
     pub plan: Plan,
     /// Every unit: the phase that was planned, if one was, and the phase in the linked file.
     pub landing: Vec<(UnitKey, Option<Phase>, Phase)>,
+    /// Address and size of every unit in the linked file, its pad included; in the order of [`Program::units`].
+    pub places: Vec<(u64, u64)>,
     pub proof: Proof,
 }
 
@@ -36,6 +38,8 @@ pub struct Aim {
     pub seed: u64,
     pub targets: Targets,
     pub lead: Lead,
+    /// Distances to be kept or reached; what cannot be is not named by [`land`], but by [`super::differences`].
+    pub lines: Lines,
 }
 
 /// A variant, and the units of its aim that are not on their phase.
@@ -62,7 +66,7 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
     let mut starts = BTreeMap::new();
     let mut last: Option<Plan> = None;
     for left in (0..ATTEMPTS).rev() {
-        let Solved { mut plan, mut unmatched } = solve_from(program, &aim.targets, &aim.lead, &starts);
+        let Solved { mut plan, mut unmatched, .. } = solve_from(program, aim, &starts);
         plan.kind.clone_from(&aim.kind);
         plan.seed = aim.seed;
         let attempt = attempt(program, link, &plan, output)?;
@@ -156,14 +160,9 @@ fn finish(program: &Program, plan: Plan, attempt: Attempt, output: &Path) -> Res
         .zip(&attempt.places)
         .map(|(unit, &(address, _))| (unit.key.clone(), plan.targets.get(&unit.key).copied(), phase(address)))
         .collect();
-    Ok(Variant { path: output.to_owned(), plan, landing, proof })
+    Ok(Variant { path: output.to_owned(), plan, landing, places: attempt.places, proof })
 }
 
 fn refused(plan: &Plan, why: String) -> Error {
     Error::input(format!("proving the variant {}", plan.kind), why)
-}
-
-/// A variant that is not proven must not be run; that it is gone already is fine.
-fn discard(output: &Path) {
-    let _ = std::fs::remove_file(output);
 }

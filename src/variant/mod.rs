@@ -31,8 +31,10 @@ use crate::units::Phase;
 mod archive;
 mod classify;
 mod draw;
+mod joint;
 mod make;
 mod masks;
+mod matched;
 mod object;
 mod patch;
 mod plan;
@@ -43,7 +45,9 @@ mod verify;
 
 pub use classify::{Class, Family};
 pub use draw::{Common, align_all, common, matched_report, random_lead, random_targets, targets_as_built};
+pub use joint::{Joint, differences, lines_of, together};
 pub use make::{Aim, Landed, Unmatched, Variant, land, make};
+pub use matched::Matched;
 pub use plan::Plan;
 pub use program::{Program, Unit};
 pub use solve::{Solved, solve};
@@ -80,6 +84,17 @@ pub type Targets = BTreeMap<UnitKey, Phase>;
 
 /// Whole lines in front of an output section's units, by its name: addresses move, no phase does (a placebo).
 pub type Lead = BTreeMap<String, u64>;
+
+/// How far units stand from the common unit before them, in lines: who shares a line with whom.
+pub type Lines = BTreeMap<UnitKey, Gap>;
+
+/// A distance from an earlier unit of the same output section, from the line of one's first byte to the other's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub after: UnitKey,
+    /// At least so many: pads only add.
+    pub lines: u64,
+}
 
 /// The line that landings are matched on.
 const LINE: u64 = crate::units::LineSize::B64.bytes();

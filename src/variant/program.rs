@@ -62,6 +62,7 @@ impl Program {
         same_machine(&reader.sources.list, &baseline)?;
         let dropped = dropped(&reader.sources.list, &units);
         judge(&mut units, &reader.sources, &baseline, &bytes);
+        bracketed(&mut units, &landing, &baseline);
         let rows = rows(&units);
         rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
@@ -274,6 +275,27 @@ fn judge(units: &mut [Unit], sources: &Sources, linked: &Linked, bytes: &[u8]) {
         if let (Some(why), true) = (astray, unit.class.paddable()) {
             unit.class = Class::kept(why);
         }
+    }
+}
+
+/// Keeps what the linker script brackets with symbols: it may be a table that somebody walks from one to the other.
+fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
+    // A unit for each piece that `loaded` lets through: how many come before each piece of the map.
+    let mut before = Vec::with_capacity(landing.placed.len() + 1);
+    let mut count = 0usize;
+    for p in &landing.placed {
+        before.push(count);
+        count += usize::from(p.section != FILL && linked.loads(&p.output));
+    }
+    before.push(count);
+    for b in &landing.brackets {
+        let (Some(&from), Some(&to)) = (before.get(b.placed.start), before.get(b.placed.end)) else { continue };
+        let inner = units.get_mut(from..to).unwrap_or_default();
+        for unit in inner.iter_mut().filter(|u| u.class.paddable() && u.output == b.output) {
+            unit.class = Class::kept(format!("the linker script brackets it with {} and {}", b.from, b.to));
+        }
+        // A pad behind the unit in front of the bracket falls between it and the first symbol, which is harmless:
+        // the symbol is assigned after the pad.
     }
 }
 

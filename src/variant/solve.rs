@@ -1,56 +1,63 @@
 //! Which pads make each unit land on the phase that is wanted: arithmetic, no link.
 //!
 //! An output section is a row of units. The linker puts each at the next multiple of its alignment after the one
-//! before; bytes behind a unit push all that follow. So units are placed from left to right, and each target is met by
-//! the smallest pad on the nearest earlier unit that may be padded: whatever has been placed already stays.
+//! before; bytes behind a unit push all that follow. So a row is a chain of segments, each up to and with the next unit
+//! that may be padded, and each held by one pad, behind the unit that may be padded before it. Segments are placed from
+//! left to right, each with the smallest pad that meets its targets: whatever has been placed already stays.
 //!
-//! Every row grows by whole lines, with a last pad behind its last unit. Then what follows (`.bss` after `.data`, the
-//! relocated read-only part, which the linker moves so that it *ends* at a page) keeps its phases too.
+//! A landing is also who shares a line with whom: where a distance in lines from an earlier unit is asked for, whole
+//! lines are added to the pad, which changes no phase.
+//!
+//! Every row grows by whole lines, with a last pad behind its last unit. Then what follows (the relocated read-only
+//! part, which the linker moves so that it *ends* at a page) keeps its phases too. Where `.bss` follows directly, the
+//! last pad rather puts its start on the phase that is wanted there.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::make::Aim;
 use super::plan::Plan;
-use super::program::Program;
-use super::{LINE, Lead, Targets, UnitKey};
+use super::program::{Program, Unit};
+use super::{LINE, UnitKey};
 
 /// A plan, and the targets that no pad can meet, with the reason.
 #[derive(Clone, Debug, Default)]
 pub struct Solved {
     pub plan: Plan,
     pub unmatched: Vec<(UnitKey, String)>,
+    /// Where the arithmetic puts each unit, with its size, pads aside; in the order of [`Program::units`].
+    pub places: Vec<(u64, u64)>,
 }
 
-/// Solves pads for `targets`, after `lead` whole lines in front of each section, from the pristine landing. Targets of
-/// units that this version does not have are unmatched too.
+/// Solves pads for the targets of `aim`, after its lead of whole lines in front of each section, from the pristine
+/// landing. Targets of units that this version does not have are unmatched too.
 #[must_use]
-pub fn solve(program: &Program, targets: &Targets, lead: &Lead) -> Solved {
-    solve_from(program, targets, lead, &BTreeMap::new())
+pub fn solve(program: &Program, aim: &Aim) -> Solved {
+    solve_from(program, aim, &BTreeMap::new())
 }
 
 /// As [`solve`], with the starts of output sections as a previous attempt found them.
-pub(super) fn solve_from(program: &Program, targets: &Targets, lead: &Lead, starts: &BTreeMap<String, u64>) -> Solved {
+pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String, u64>) -> Solved {
     let mut solved = Solved::default();
-    for key in targets.keys().filter(|k| program.unit(k).is_none()) {
+    for key in aim.targets.keys().filter(|k| program.unit(k).is_none()) {
         solved.unmatched.push((key.clone(), "this version has no such unit".into()));
     }
-    for (output, units) in program.rows() {
+    let rows: Vec<(&str, &[Unit])> = program.rows().collect();
+    let mut after: Option<u64> = None;
+    for (i, (output, units)) in rows.iter().enumerate() {
         let Some(first) = units.first() else { continue };
-        let row: Vec<Slot> = units
-            .iter()
-            .map(|u| Slot {
-                size: u.size,
-                align: u.model_align,
-                paddable: u.class.paddable(),
-                target: targets.get(&u.key).map(|p| u64::from(p.0)),
-            })
-            .collect();
-        let start = starts.get(output).copied().unwrap_or(first.address);
-        let settled = settle(&row, start, lead.get(output).copied().unwrap_or(0) * LINE);
+        let row = slots(units, aim);
+        let start = starts.get(*output).copied().or(after).unwrap_or(first.address);
+        let next = rows.get(i + 1).filter(|next| follows(units, next)).map(|(_, units)| *units);
+        let goal = next.and_then(|next| wanted_start(next, aim));
+        let settled = settle(&row, start, aim.lead.get(*output).copied().unwrap_or(0) * LINE, goal);
+        after = next.and_then(|next| settled.end.checked_next_multiple_of(widest(next)));
+        solved.places.extend(settled.at.iter().zip(*units).map(|(&at, unit)| (at, unit.size)));
         for ((unit, slot), verdict) in units.iter().zip(&settled.pads).zip(settled.missed) {
             if *slot > 0 {
                 solved.plan.pads.insert(unit.key.clone(), *slot);
             }
-            match (targets.get(&unit.key), verdict) {
+            match (aim.targets.get(&unit.key), verdict) {
                 (Some(_), Some(why)) => solved.unmatched.push((unit.key.clone(), why)),
                 (Some(&phase), None) => {
                     solved.plan.targets.insert(unit.key.clone(), phase);
@@ -62,14 +69,54 @@ pub(super) fn solve_from(program: &Program, targets: &Targets, lead: &Lead, star
     solved
 }
 
+fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
+    let at: BTreeMap<&UnitKey, usize> = units.iter().enumerate().map(|(i, u)| (&u.key, i)).collect();
+    let gap = |i: usize, unit: &Unit| {
+        let gap = aim.lines.get(&unit.key)?;
+        let from = *at.get(&gap.after)?;
+        (from < i).then_some((from, gap.lines))
+    };
+    let slot = |(i, unit): (usize, &Unit)| Slot {
+        size: unit.size,
+        align: unit.model_align,
+        paddable: unit.class.paddable(),
+        target: aim.targets.get(&unit.key).map(|p| u64::from(p.0)),
+        gap: gap(i, unit),
+    };
+    units.iter().enumerate().map(slot).collect()
+}
+
+/// Whether the row `next` is a `.bss` that starts where its alignment puts it after `units`. Others start at a page, or
+/// are moved by the linker so that they end at one.
+fn follows(units: &[Unit], next: &(&str, &[Unit])) -> bool {
+    let end = units.last().map(|u| u.address.saturating_add(u.size));
+    let start = next.1.first().map(|u| u.address);
+    (next.0.starts_with(".bss") || next.0.starts_with(".lbss"))
+        && start.is_some()
+        && end.and_then(|e| e.checked_next_multiple_of(widest(next.1))) == start
+}
+
+fn widest(units: &[Unit]) -> u64 {
+    units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1)
+}
+
+/// (alignment, phase) that the start of a row should have, from the target of the unit that stands there.
+fn wanted_start(units: &[Unit], aim: &Aim) -> Option<(u64, u64)> {
+    let start = units.first()?.address;
+    let first = units.iter().take_while(|u| u.address == start).find_map(|u| aim.targets.get(&u.key))?;
+    Some((widest(units), u64::from(first.0)))
+}
+
 /// One unit as the arithmetic sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
     size: u64,
     align: u64,
     paddable: bool,
     /// Wanted phase, below [`LINE`].
     target: Option<u64>,
+    /// Wanted distance in lines from an earlier unit of the row.
+    gap: Option<(usize, u64)>,
 }
 
 struct Settled {
@@ -77,101 +124,156 @@ struct Settled {
     pads: Vec<u64>,
     /// Why a target could not be met.
     missed: Vec<Option<String>>,
-}
-
-/// Places a row that starts at `start`, with `lead` bytes behind its first paddable unit.
-fn settle(row: &[Slot], start: u64, lead: u64) -> Settled {
-    let mut settled = Settled { pads: vec![0; row.len()], missed: vec![None; row.len()] };
-    let mut walk = Walk { row, end: start };
-    let mut first = true;
-    // The last unit that may be padded, and where the walk stood before it: the place to come back to.
-    let mut free: Option<(usize, u64)> = None;
-    for (i, slot) in row.iter().enumerate() {
-        if let Some(target) = slot.target {
-            let seen = walk.place(i) % LINE;
-            if seen != target {
-                let met = reach(row, &mut settled.pads, free, i, target);
-                match met {
-                    Ok(end) => walk.end = end,
-                    Err(why) => set(&mut settled.missed, i, Some(why)),
-                }
-            }
-        }
-        if slot.paddable {
-            free = Some((i, walk.end));
-            if first {
-                first = false;
-                set(&mut settled.pads, i, lead);
-            }
-        }
-        walk.take(i, settled.pads.get(i).copied().unwrap_or(0));
-    }
-    round_up(row, start, &mut settled.pads, free, walk.end);
-    settled
-}
-
-/// The smallest pad behind the unit `free` that puts unit `i` on `target`; returns where the row then ends before `i`.
-/// Multiples of 8 come first, so that what has no target keeps its natural alignment.
-fn reach(row: &[Slot], pads: &mut [u64], free: Option<(usize, u64)>, i: usize, target: u64) -> Result<u64, String> {
-    let slot = row.get(i).ok_or("no such unit")?;
-    let pinned = slot.align.min(LINE);
-    if !target.is_multiple_of(pinned) {
-        return Err(format!("phase {target} is no multiple of its alignment {}", slot.align));
-    }
-    let (j, from) = free.ok_or("nothing before it in its output section can be padded")?;
-    let old = pads.get(j).copied().unwrap_or(0);
-    let mut steps = (0..LINE).step_by(8).chain((0..LINE).filter(|p| p % 8 != 0));
-    let tried = |extra: u64| {
-        let mut walk = Walk { row, end: from };
-        walk.take(j, old + extra);
-        (j + 1..i).for_each(|k| walk.take(k, 0));
-        (walk.place(i) % LINE == target).then_some((old + extra, walk.end))
-    };
-    match steps.find_map(tried) {
-        Some((pad, end)) => {
-            set(pads, j, pad);
-            Ok(end)
-        }
-        None => Err("a larger alignment between it and the last unit that can be padded forbids this phase".into()),
-    }
-}
-
-/// Makes the row grow by whole lines.
-fn round_up(row: &[Slot], start: u64, pads: &mut [u64], free: Option<(usize, u64)>, end: u64) {
-    let Some((j, from)) = free else { return };
-    let mut pristine = Walk { row, end: start };
-    (0..row.len()).for_each(|i| pristine.take(i, 0));
-    let old = pads.get(j).copied().unwrap_or(0);
-    if end % LINE == pristine.end % LINE {
-        return;
-    }
-    let grown = |extra: &u64| {
-        let mut walk = Walk { row, end: from };
-        walk.take(j, old + extra);
-        (j + 1..row.len()).for_each(|i| walk.take(i, 0));
-        walk.end % LINE == pristine.end % LINE
-    };
-    if let Some(extra) = (0..LINE).find(grown) {
-        set(pads, j, old + extra);
-    }
-}
-
-/// The linker's own arithmetic (`size_input_section` in binutils `ld/ldlang.c`).
-struct Walk<'a> {
-    row: &'a [Slot],
-    /// One past the last byte so far.
+    /// Where each unit falls.
+    at: Vec<u64>,
     end: u64,
 }
 
-impl Walk<'_> {
-    /// Where unit `i` falls.
-    fn place(&self, i: usize) -> u64 {
-        let align = self.row.get(i).map_or(1, |s| s.align.max(1));
-        self.end.checked_next_multiple_of(align).unwrap_or(self.end)
+/// Places a row that starts at `start`, with `lead` bytes behind its first paddable unit (one with a target, if any:
+/// both versions have that one), so that it ends like its pristine landing, or as `goal` (alignment and phase of what
+/// follows) wants it.
+fn settle(row: &[Slot], start: u64, lead: u64, goal: Option<(u64, u64)>) -> Settled {
+    let mut pads = vec![0; row.len()];
+    let leading = row.iter().position(|s| s.paddable && s.target.is_some());
+    if let Some(first) = leading.or_else(|| row.iter().position(|s| s.paddable)) {
+        set(&mut pads, first, lead);
+    }
+    let mut placer = Placer { row, start, pads, at: vec![start; row.len()] };
+    let mut missed = vec![None; row.len()];
+    let mut free: Option<usize> = None;
+    for i in (0..row.len()).filter(|&i| row.get(i).is_some_and(|s| s.paddable)) {
+        placer.segment(free, free.map_or(0, |j| j + 1)..i + 1);
+        placer.explain(free, free.map_or(0, |j| j + 1)..i + 1, &mut missed);
+        free = Some(i);
+    }
+    let tail = free.map_or(0, |j| j + 1)..row.len();
+    placer.segment(free, tail.clone());
+    let end = placer.finish(free, tail.clone(), goal);
+    placer.explain(free, tail, &mut missed);
+    Settled { pads: placer.pads, missed, at: placer.at, end }
+}
+
+struct Placer<'a> {
+    row: &'a [Slot],
+    start: u64,
+    pads: Vec<u64>,
+    at: Vec<u64>,
+}
+
+impl Placer<'_> {
+    /// Places a segment with the smallest pad behind `free` that meets the targets in it; where they contradict one
+    /// another, that of its last unit, which may be padded, goes first. Multiples of 8 are tried first, so that what has
+    /// no target keeps its natural alignment. Then whole lines are added where a distance asks for them.
+    fn segment(&mut self, free: Option<usize>, range: Range<usize>) {
+        let Some(j) = free else {
+            self.lay(None, 0, range);
+            return;
+        };
+        let slots = self.row.get(range.clone()).unwrap_or_default();
+        let wanted = slots.iter().filter(|s| s.target.is_some()).count();
+        let steps = (0..LINE).step_by(8).chain((0..LINE).filter(|p| p % 8 != 0));
+        let mut best = (0, (false, 0));
+        for extra in steps.take(if wanted == 0 { 1 } else { LINE as usize }) {
+            self.lay(free, extra, range.clone());
+            let score = self.score(&range);
+            if extra == 0 || score > best.1 {
+                best = (extra, score);
+            }
+            if score.1 == wanted {
+                break;
+            }
+        }
+        self.pad(j, best.0);
+        self.lay(free, 0, range.clone());
+        let short = range.clone().filter_map(|i| {
+            let (from, lines) = self.row.get(i)?.gap.filter(|(from, _)| *from <= j)?;
+            lines.checked_sub(self.line(i)?.checked_sub(self.line(from)?)?)
+        });
+        if let Some(more @ 1..) = short.max() {
+            self.pad(j, more * LINE);
+            self.lay(free, 0, range);
+        }
     }
 
-    fn take(&mut self, i: usize, pad: u64) {
-        self.end = self.place(i).saturating_add(self.row.get(i).map_or(0, |s| s.size)).saturating_add(pad);
+    /// Whether its last, paddable unit is on its target, and how many units are.
+    fn score(&self, range: &Range<usize>) -> (bool, usize) {
+        let met = |i: &usize| self.row.get(*i).and_then(|s| s.target).is_some_and(|t| self.phase(*i) == Some(t));
+        let last = range.end.checked_sub(1).filter(|l| self.row.get(*l).is_some_and(|s| s.paddable));
+        (last.as_ref().is_some_and(met), range.clone().filter(met).count())
+    }
+
+    /// The linker's own arithmetic (`size_input_section` in binutils `ld/ldlang.c`); returns where the range ends.
+    fn lay(&mut self, free: Option<usize>, extra: u64, range: Range<usize>) -> u64 {
+        let mut end = free.map_or(self.start, |j| {
+            let pad = self.pads.get(j).copied().unwrap_or(0);
+            let size = self.row.get(j).map_or(0, |s| s.size);
+            self.at.get(j).copied().unwrap_or(0).saturating_add(size).saturating_add(pad).saturating_add(extra)
+        });
+        for i in range {
+            let Some(slot) = self.row.get(i) else { continue };
+            let here = end.checked_next_multiple_of(slot.align.max(1)).unwrap_or(end);
+            set(&mut self.at, i, here);
+            let pad = self.pads.get(i).copied().unwrap_or(0);
+            end = here.saturating_add(slot.size).saturating_add(pad);
+        }
+        end
+    }
+
+    /// Pads the last unit so that the row ends as it must; what stands behind that unit keeps the targets it has met.
+    fn finish(&mut self, free: Option<usize>, tail: Range<usize>, goal: Option<(u64, u64)>) -> u64 {
+        let plain = self.lay(free, 0, tail.clone());
+        let Some(j) = free else { return plain };
+        let mut pristine = self.start;
+        for slot in self.row {
+            pristine = pristine.checked_next_multiple_of(slot.align.max(1)).unwrap_or(pristine) + slot.size;
+        }
+        let held = self.score(&tail);
+        let goals = goal.into_iter().chain([(1, pristine % LINE)]);
+        for (align, wanted) in goals {
+            for extra in 0..LINE {
+                let end = self.lay(free, extra, tail.clone());
+                let start = end.checked_next_multiple_of(align).unwrap_or(end);
+                if start % LINE == wanted && self.score(&tail) >= held {
+                    self.pad(j, extra);
+                    return end;
+                }
+            }
+        }
+        self.lay(free, 0, tail)
+    }
+
+    /// Says why the targets of a segment that are not met are not.
+    fn explain(&self, free: Option<usize>, range: Range<usize>, missed: &mut [Option<String>]) {
+        for i in range.clone() {
+            let Some((slot, target)) = self.row.get(i).and_then(|s| Some((s, s.target?))) else { continue };
+            if self.phase(i) == Some(target) {
+                continue;
+            }
+            let shares = range.clone().any(|k| k != i && self.row.get(k).is_some_and(|s| s.target.is_some()));
+            let why = if !target.is_multiple_of(slot.align.clamp(1, LINE)) {
+                format!("phase {target} is no multiple of its alignment {}", slot.align)
+            } else if free.is_none() {
+                "nothing before it in its output section can be padded".into()
+            } else if shares {
+                "nothing between it and its neighbour can be padded, and the neighbour's phase forbids this one".into()
+            } else {
+                "a larger alignment between it and the last unit that can be padded forbids this phase".into()
+            };
+            set(missed, i, Some(why));
+        }
+    }
+
+    fn pad(&mut self, j: usize, more: u64) {
+        let old = self.pads.get(j).copied().unwrap_or(0);
+        set(&mut self.pads, j, old + more);
+    }
+
+    fn phase(&self, i: usize) -> Option<u64> {
+        self.at.get(i).map(|a| a % LINE)
+    }
+
+    fn line(&self, i: usize) -> Option<u64> {
+        self.at.get(i).map(|a| a / LINE)
     }
 }
 
@@ -204,7 +306,7 @@ mod tests {
         (0u64..200, 0u32..9, any::<bool>(), proptest::option::of(0u64..64)).prop_map(|(size, exponent, paddable, t)| {
             let align = 1u64 << exponent;
             let target = t.filter(|_| paddable).map(|t| t - t % align.min(64));
-            Slot { size, align, paddable, target }
+            Slot { size, align, paddable, target, gap: None }
         })
     }
 
@@ -214,7 +316,7 @@ mod tests {
             row in proptest::collection::vec(slot(), 1..30), start in 0u64..512, lines in 0u64..64,
         ) {
             let start = start * row[0].align;
-            let settled = settle(&row, start, lines * LINE);
+            let settled = settle(&row, start, lines * LINE, None);
             let (at, end) = linked(&row, start, &settled.pads);
             for (i, slot) in row.iter().enumerate() {
                 let Some(target) = slot.target else { continue };
@@ -234,11 +336,11 @@ mod tests {
         ) {
             let mut row: Vec<Slot> = sizes
                 .iter()
-                .map(|&(size, e)| Slot { size, align: 1 << e, paddable: true, target: None })
+                .map(|&(size, e)| Slot { size, align: 1 << e, paddable: true, ..Slot::default() })
                 .collect();
             let (built, _) = linked(&row, 0, &vec![0; row.len()]);
             row.iter_mut().zip(&built).for_each(|(slot, at)| slot.target = Some(at % LINE));
-            let settled = settle(&row, 0, lines * LINE);
+            let settled = settle(&row, 0, lines * LINE, None);
             prop_assert!(settled.missed.iter().all(Option::is_none));
             let (at, _) = linked(&row, 0, &settled.pads);
             prop_assert_eq!(at[1] - built[1], lines * LINE);
@@ -246,11 +348,70 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Two versions of a row: common units in one order, with others between them in patched. By the independent
+        /// linker, both have the same phases, and the distances in lines are the larger of the two.
+        #[test]
+        fn landing_of_two_versions_has_the_same_lines(
+            common in proptest::collection::vec((1u64..100, 0u32..7, 0u64..64, proptest::option::of(1u64..150)), 2..20),
+        ) {
+            let mut rows = [Vec::new(), Vec::new()];
+            let mut index = [Vec::new(), Vec::new()];
+            for (n, &(size, exponent, target, new)) in common.iter().enumerate() {
+                let align = 1 << exponent;
+                for side in 0..2 {
+                    // The first has nothing before it: both start there.
+                    if let Some(size) = new.filter(|_| side == 1 && n > 0) {
+                        rows[side].push(Slot { size, align: 8, paddable: true, ..Slot::default() });
+                    }
+                    index[side].push(rows[side].len());
+                    let target = (n > 0).then_some(target - target % align);
+                    rows[side].push(Slot { size, align, paddable: true, target, gap: None });
+                }
+            }
+            let place = |rows: &[Vec<Slot>; 2]| [0, 1].map(|side: usize| {
+                let settled = settle(&rows[side], 0, 0, None);
+                let (at, _) = linked(&rows[side], 0, &settled.pads);
+                assert_eq!(at, settled.at);
+                assert!(settled.missed.iter().all(Option::is_none), "{:?}", settled.missed);
+                index[side].iter().map(|&i| at[i]).collect::<Vec<u64>>()
+            });
+            let gaps = |at: &[u64]| at.windows(2).map(|w| w[1] / LINE - w[0] / LINE).collect::<Vec<_>>();
+            let [b, p] = place(&rows).map(|at| gaps(&at));
+            let most: Vec<u64> = b.iter().zip(&p).map(|(b, p)| *b.max(p)).collect();
+            for side in 0..2 {
+                for (k, &lines) in most.iter().enumerate() {
+                    rows[side][index[side][k + 1]].gap = Some((index[side][k], lines));
+                }
+            }
+            let [b, p] = place(&rows);
+            prop_assert_eq!(gaps(&b), most.clone());
+            prop_assert_eq!(gaps(&p), most);
+            prop_assert!(b.iter().zip(&p).all(|(b, p)| b % LINE == p % LINE));
+        }
+    }
+
+    #[test]
+    fn a_unit_that_may_not_be_padded_is_matched_where_it_can_be() {
+        let slot = |size, align, paddable, target| Slot { size, align, paddable, target, gap: None };
+        // Strings between two tables: the pad in front of both puts both on their phase, or the one that may be padded.
+        let row = |strings| [slot(16, 8, true, None), slot(3, 1, false, strings), slot(8, 8, true, Some(40))];
+        assert!(settle(&row(Some(36)), 0, 0, None).missed.iter().all(Option::is_none));
+        let settled = settle(&row(Some(3)), 0, 0, None);
+        assert_eq!(settled.at[2] % LINE, 40);
+        assert!(settled.missed[1].as_ref().unwrap().contains("neighbour"), "{:?}", settled.missed);
+        // At the end of a row, and what follows it.
+        let settled = settle(&[slot(16, 8, true, None), slot(4, 4, false, Some(60))], 0, 0, None);
+        assert_eq!(settled.at[1] % LINE, 60);
+        let settled = settle(&[slot(16, 8, true, None), slot(8, 8, true, Some(8))], 0, 0, Some((32, 32)));
+        assert_eq!(settled.end.next_multiple_of(32) % LINE, 32);
+    }
+
     #[test]
     fn what_cannot_be_met_says_why() {
-        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target };
+        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target, gap: None };
         let row = [slot(8, true, Some(8)), slot(64, true, Some(8)), slot(64, false, None), slot(8, true, Some(16))];
-        let why: Vec<String> = settle(&row, 0, 0).missed.into_iter().map(Option::unwrap_or_default).collect();
+        let why: Vec<String> = settle(&row, 0, 0, None).missed.into_iter().map(Option::unwrap_or_default).collect();
         assert!(why[0].contains("nothing before it"), "{why:?}");
         assert!(why[1].contains("no multiple of its alignment 64"), "{why:?}");
         assert!(why[3].contains("larger alignment between"), "{why:?}");

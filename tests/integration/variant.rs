@@ -1,8 +1,9 @@
 //! Variants of real links: landed as planned, the same program, and refused when anything was tampered with.
 
 mod fake;
+mod joint;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use fake::Fake;
@@ -54,13 +55,13 @@ fn key(file: &str, section: &str) -> UnitKey {
 fn land(program: &Program, link: &Fake, targets: Targets, seed: u64) -> (tempfile::TempDir, Landed) {
     let out = tempfile::tempdir().unwrap();
     let lead = variant::random_lead(program, &mut ChaCha8Rng::seed_from_u64(seed));
-    let aim = Aim { kind: "matched".into(), seed, targets, lead };
+    let aim = Aim { kind: "matched".into(), seed, targets, lead, ..Aim::default() };
     let landed = variant::land(program, link, &aim, &out.path().join("v")).unwrap();
     (out, landed)
 }
 
 /// Every unit of `keys` on the same phase in both, but for those named as unmatched.
-fn assert_same_landing(keys: &[UnitKey], a: &Landed, b: &Landed) {
+fn assert_same_landing(keys: &BTreeSet<UnitKey>, a: &Landed, b: &Landed) {
     let phases = |l: &Landed| l.variant.landing.iter().map(|(k, _, p)| (k.clone(), *p)).collect::<BTreeMap<_, _>>();
     let (pa, pb) = (phases(a), phases(b));
     for k in keys {
@@ -93,7 +94,7 @@ fn landing_of_random_layouts_is_the_same_in_both_versions() {
     let (base, patched) = (demo(false), demo(true));
     let ((_b, b), (_p, p)) = (open(&base), open(&patched));
     let common = variant::common(&b, &p);
-    let mut phases = std::collections::BTreeSet::new();
+    let mut phases = BTreeSet::new();
     for seed in 0..4 {
         let targets = variant::random_targets(&b, &p, &mut ChaCha8Rng::seed_from_u64(seed));
         // Both at once: variants are made in parallel.

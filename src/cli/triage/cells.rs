@@ -13,12 +13,14 @@ use super::versions::{Version, Versions, hash};
 use crate::error::{Error, Result};
 use crate::measure::campaign::{CellRef, GroupCells};
 use crate::measure::record::{Cell, Group, Matched};
-use crate::variant::{self, Aim, Common, Landed, Lead, Plan, Targets, Unmatched};
+use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unmatched, Variant};
 
 /// Steps of the stack offset in bytes: what the ABI aligns the stack to.
 const STACK_STEP: u32 = 16;
-/// The largest stack offset: one page, after which phases repeat.
-const STACK_MOST: u32 = 4096;
+/// Stack offsets are below one page: there, phases repeat. (With a whole page among them, phase 0 came twice as often.)
+const STACK_PERIOD: u32 = 4096;
+/// How often a landing is drawn anew because the two versions cannot share their lines alike on it.
+const DRAWS: usize = 16;
 
 /// Makes the cells of a campaign.
 pub struct Cells<'a> {
@@ -38,6 +40,13 @@ pub struct Made {
     pub hashes: BTreeMap<String, String>,
 }
 
+/// Whose landing.
+#[derive(Clone, Copy)]
+enum Side {
+    Base,
+    Patched,
+}
+
 /// One cell to be made: whose code, and where it shall land.
 struct Wanted<'a> {
     cell: Cell,
@@ -45,6 +54,7 @@ struct Wanted<'a> {
     kind: &'static str,
     targets: &'a Targets,
     lead: &'a Lead,
+    lines: Lines,
 }
 
 impl<'a> Cells<'a> {
@@ -52,9 +62,8 @@ impl<'a> Cells<'a> {
     pub fn new(versions: &'a Versions, folder: PathBuf, seed: u64) -> Cells<'a> {
         let (base, patched) = (&versions.base.program, &versions.patched.program);
         let common = variant::common(base, patched);
-        let of_common = |targets: Targets| -> Targets {
-            targets.into_iter().filter(|(key, _)| common.units.contains(key)).collect()
-        };
+        let of_common =
+            |targets: Targets| -> Targets { targets.into_iter().filter(|(key, _)| common.has(key)).collect() };
         let on_base = of_common(variant::targets_as_built(base));
         let on_patched = of_common(variant::targets_as_built(patched));
         Cells { versions, common, on_base, on_patched, folder, seed }
@@ -80,42 +89,96 @@ impl<'a> Cells<'a> {
             0 => (Lead::new(), 0),
             _ => (variant::random_lead(&self.versions.base.program, &mut rng), stack_offset(&mut rng)),
         };
-        let (base, patched) = (&self.versions.base, &self.versions.patched);
-        let cells = [
-            (Cell::B0, base, "placebo", &self.on_base),
-            (Cell::PB, patched, "transplant", &self.on_base),
-            (Cell::BP, base, "transplant", &self.on_patched),
-            (Cell::P0, patched, "placebo", &self.on_patched),
-        ];
-        let wanted = cells.map(|(cell, version, kind, targets)| Wanted { cell, version, kind, targets, lead: &lead });
-        self.group(Group::Block, number, &wanted, stack)
+        let mut made = Made::empty(Group::Block, number);
+        for side in [Side::Base, Side::Patched] {
+            self.side(side, number, &lead, stack, &mut made)?;
+        }
+        // The order in which a block's cells are listed everywhere.
+        made.group.cells.sort_by_key(|c| c.cell);
+        Ok(made)
     }
 
-    /// Both versions on one drawn landing.
+    /// One landing of a block: the code that was built there, and the other version's code, which follows it.
+    fn side(&self, side: Side, number: u32, lead: &Lead, stack: u32, made: &mut Made) -> Result<()> {
+        let (base, patched) = (&self.versions.base, &self.versions.patched);
+        let (home, guest, targets, cells, place) = match side {
+            Side::Base => (base, patched, &self.on_base, (Cell::B0, Cell::PB), "base's landing"),
+            Side::Patched => (patched, base, &self.on_patched, (Cell::P0, Cell::BP), "patched's landing"),
+        };
+        // Its own distances need no help: with its own targets, only the lead is padded.
+        let lines = Lines::new();
+        let want = Wanted { cell: cells.0, version: home, kind: "placebo", targets, lead, lines };
+        let first = self.cell(Group::Block, number, want, stack, made)?;
+        let lines = variant::lines_of(&home.program, &first.places, &self.common);
+        let want = Wanted { cell: cells.1, version: guest, kind: "transplant", targets, lead, lines };
+        let second = self.cell(Group::Block, number, want, stack, made)?;
+        let (b, p) = match side {
+            Side::Base => (&first, &second),
+            Side::Patched => (&second, &first),
+        };
+        self.compare(b, p, place, made);
+        Ok(())
+    }
+
+    /// Both versions on one drawn landing: the first of the drawn ones on which the same units share a line in both. If
+    /// there is none, the one that comes closest is taken, and what differs is named.
     fn layout(&self, number: u32) -> Result<Made> {
         let mut rng = self.rng(Group::Layout, number);
         let (base, patched) = (&self.versions.base, &self.versions.patched);
-        let targets = variant::random_targets(&base.program, &patched.program, &mut rng);
-        let stack = stack_offset(&mut rng);
         let lead = Lead::new();
-        let wanted = [(Cell::B0, base), (Cell::P0, patched)].map(|(cell, version)| Wanted {
+        let mut best: Option<variant::Joint> = None;
+        for _ in 0..DRAWS {
+            let drawn = variant::random_targets(&base.program, &patched.program, &mut rng);
+            let joint = variant::together(&base.program, &patched.program, &self.common, &drawn, &lead);
+            let done = joint.differences.is_empty();
+            if best.as_ref().is_none_or(|b| joint.differences.len() < b.differences.len()) {
+                best = Some(joint);
+            }
+            // What no draw can change (the start of an output section) is the same in each: stop when nothing is left
+            // that a draw could change.
+            if done || !best.as_ref().is_some_and(|b| b.differences.iter().any(|(k, _)| self.drawn(k))) {
+                break;
+            }
+        }
+        let joint = best.unwrap_or_default();
+        let stack = stack_offset(&mut rng);
+        let mut made = Made::empty(Group::Layout, number);
+        let want = |cell, version, lines| Wanted {
             cell,
             version,
             kind: "matched",
-            targets: &targets,
+            targets: &joint.targets,
             lead: &lead,
-        });
-        self.group(Group::Layout, number, &wanted, stack)
+            lines,
+        };
+        let b = self.cell(Group::Layout, number, want(Cell::B0, base, joint.lines.clone()), stack, &mut made)?;
+        let p = self.cell(Group::Layout, number, want(Cell::P0, patched, joint.lines.clone()), stack, &mut made)?;
+        self.compare(&b, &p, "a drawn landing", &mut made);
+        Ok(made)
     }
 
-    /// The aligned pair and the twin: beside the estimate, never in it.
-    pub fn beside(&self) -> Result<Vec<Made>> {
+    /// Whether a fresh draw changes what stands at and before this unit.
+    fn drawn(&self, key: &variant::UnitKey) -> bool {
+        self.versions.base.program.unit(key).is_some_and(|u| u.class.paddable())
+    }
+
+    /// Names what differs between two cells that are to stand on one landing, by the linked files.
+    fn compare(&self, base: &Variant, patched: &Variant, place: &str, made: &mut Made) {
+        let (b, p) = (&self.versions.base.program, &self.versions.patched.program);
+        let found = variant::differences((b, &base.places), (p, &patched.places), &self.common);
+        made.missed.extend(found.into_iter().map(|(key, why)| (key, format!("on {place}, {why}"))));
+    }
+
+    /// The aligned pair and the twin: beside the estimate, never in it. The twin is needed; an aligned pair that cannot
+    /// be made is left out, with the reason.
+    pub fn beside(&self) -> Result<(Vec<Made>, Vec<String>)> {
         let (base, patched) = (&self.versions.base, &self.versions.patched);
-        let plan = |version: &Version| variant::align_all(&version.program, 64, 64);
-        let aligned =
-            self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))])?;
         let twin = self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])?;
-        Ok(vec![aligned, twin])
+        let plan = |version: &Version| variant::align_all(&version.program, 64, 64);
+        Ok(match self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))]) {
+            Ok(aligned) => (vec![aligned, twin], Vec::new()),
+            Err(e) => (vec![twin], vec![format!("the aligned pair is left out: {e}")]),
+        })
     }
 
     /// `matched 412 of 415 units`, from what block 0 and the first layouts missed.
@@ -125,28 +188,26 @@ impl<'a> Cells<'a> {
         variant::matched_report(&self.common, &missed)
     }
 
-    fn group(&self, group: Group, number: u32, wanted: &[Wanted], stack_offset: u32) -> Result<Made> {
-        let mut made = Made::empty(group, number);
-        for want in wanted {
-            let path = self.path(group, number, want.cell)?;
-            let Landed { variant, unmatched } = if number == 0 && group == Group::Block && want.kind == "placebo" {
-                // As built: the same path through the tool, nothing changed.
-                let variant = variant::make(&want.version.program, &want.version.link, &Plan::no_op(), &path)?;
-                Landed { variant, unmatched: Vec::new() }
-            } else {
-                let aim = Aim {
-                    kind: want.kind.to_string(),
-                    seed: self.seed,
-                    targets: want.targets.clone(),
-                    lead: want.lead.clone(),
-                };
-                variant::land(&want.version.program, &want.version.link, &aim, &path)
-                    .map_err(|e| Error { doing: format!("{} of {}", e.doing, want.version.name), ..e })?
+    fn cell(&self, group: Group, number: u32, want: Wanted, stack: u32, made: &mut Made) -> Result<Variant> {
+        let path = self.path(group, number, want.cell)?;
+        let (program, link) = (&want.version.program, &want.version.link);
+        let Landed { variant, unmatched } = if number == 0 && group == Group::Block && want.kind == "placebo" {
+            // As built: the same path through the tool, nothing changed.
+            Landed { variant: variant::make(program, link, &Plan::no_op(), &path)?, unmatched: Vec::new() }
+        } else {
+            let aim = Aim {
+                kind: want.kind.to_string(),
+                seed: self.seed,
+                targets: want.targets.clone(),
+                lead: want.lead.clone(),
+                lines: want.lines,
             };
-            made.missed.extend(unmatched);
-            made.add(want.cell, variant.path, stack_offset)?;
-        }
-        Ok(made)
+            variant::land(program, link, &aim, &path)
+                .map_err(|e| Error { doing: format!("{} of {}", e.doing, want.version.name), ..e })?
+        };
+        made.missed.extend(unmatched);
+        made.add(want.cell, variant.path.clone(), stack)?;
+        Ok(variant)
     }
 
     fn planned(&self, group: Group, cells: [(Cell, &Version, Plan); 2]) -> Result<Made> {
@@ -201,5 +262,5 @@ fn group_name(group: Group) -> &'static str {
 }
 
 fn stack_offset(rng: &mut impl Rng) -> u32 {
-    rng.random_range(0..=STACK_MOST / STACK_STEP) * STACK_STEP
+    rng.random_range(0..STACK_PERIOD / STACK_STEP) * STACK_STEP
 }

@@ -220,7 +220,9 @@ fn first_look(cells: &Cells, progress: &Progress) -> Result<First> {
     progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
-    made.extend(cells.beside()?);
+    let (beside, problems) = cells.beside()?;
+    problems.iter().for_each(|problem| progress.step(problem));
+    made.extend(beside);
     let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
     Ok(First { made, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }

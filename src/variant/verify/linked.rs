@@ -84,6 +84,13 @@ impl Linked {
         self.output(name).is_some()
     }
 
+    /// Whether that output section holds what a program writes or executes.
+    #[must_use]
+    pub fn writable_or_code(&self, name: &str) -> bool {
+        let either = u64::from(section_header::SHF_WRITE | section_header::SHF_EXECINSTR);
+        self.output(name).is_some_and(|o| o.flags & either != 0)
+    }
+
     /// The loaded output section of that name.
     #[must_use]
     pub fn output(&self, name: &str) -> Option<&Output> {

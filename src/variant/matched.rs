@@ -1,0 +1,20 @@
+//! How far two versions have been given one landing, as a record keeps it.
+
+use serde::{Deserialize, Serialize};
+
+/// How many units could be given the same landing in both versions, and which could not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matched {
+    pub units: u32,
+    pub of: u32,
+    /// Names of the rest, with the reason.
+    pub rest: Vec<String>,
+    /// Those of the rest inside which common data moved against their start, so that no pad can match it:
+    /// `hot.o:.data (alignment 64)`.
+    #[serde(default)]
+    pub inside_moved: Vec<String>,
+    /// Those of `inside_moved` that are aligned to 32 bytes and more: drawn layouts give the inside too few phases to
+    /// average its luck out.
+    #[serde(default)]
+    pub rigid: Vec<String>,
+}
