@@ -260,7 +260,7 @@ fn next(v: &Verdict) -> Vec<String> {
             Some(Blocked::Unexplained) => {
                 vec!["repeat with another --seed; if it stays, vary page, stack and heap offsets"]
             }
-            Some(Blocked::AA) => vec!["run straddle doctor, stop what else runs on this machine, measure again"],
+            Some(Blocked::AA) => vec!["stop what else runs on this machine, then measure again"],
             Some(Blocked::Unmatched) => vec!["rebuild both with -fdata-sections -ffunction-sections, measure again"],
             Some(Blocked::Budget) => vec!["give it a larger --budget, or choose a larger --margin"],
             Some(Blocked::Precision) | None => vec!["find a quieter machine, or choose a larger --margin"],

@@ -81,12 +81,13 @@ enum Axis {
 }
 
 /// Applies the rule at the look that the estimates were made for. `max_blocks`: no look past so many. `tried`: what
-/// the campaign has run, so that a look missed for want of clean runs is not taken for one that is still to come.
+/// the campaign has run, so that a look missed for want of clean runs is not taken for one that is still to come. `rigid`:
+/// the inside of some data moved, and no layout can tell that from the code.
 ///
 /// There is no extra guard on the move alone: lambda *is* the move, and such a guard blocked 21–33 % of true `both` at
 /// 10 % noise and every "only together".
 #[must_use]
-pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried) -> Decision {
+pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried, rigid: bool) -> Decision {
     let (m, tolerance) = (e.margin, e.tolerance);
     let open =
         Decision::stop(if is_a_look_to_come(e.look, max_blocks, tried) { Blocked::Budget } else { Blocked::Precision });
@@ -105,6 +106,9 @@ pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried) -> Decision {
         return Decision::stop(Blocked::Placement);
     }
     match (code_axis(e), axis(e.lambda, m, tolerance)) {
+        // The inside of a changed object lies elsewhere in every cell of patched, and its alignment leaves it too few
+        // phases for the layouts to average that: gamma and kappa would both take it for the code.
+        (Axis::Out, _) if rigid => Decision::stop(Blocked::Unmatched),
         (Axis::Out, Axis::Out) => Decision {
             masked: (e.gamma.centre > 0.0) != (e.lambda.centre > 0.0),
             only_together: e.iota.out(m) && !e.transplant.code_on_base.out(m) && !e.transplant.move_with_base.out(m),

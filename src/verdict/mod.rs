@@ -35,7 +35,7 @@ pub fn verdict(record: &Record) -> Verdict {
     let decision = if record.header.identical {
         Decision::answer(Answer::NotReproduced)
     } else {
-        decide::decide(&estimates, record.header.max_blocks as usize, tried)
+        decide::decide(&estimates, record.header.max_blocks as usize, tried, !record.header.matched.rigid.is_empty())
     };
     let mut verdict = Verdict::of(record, runs, &estimates, decision);
     verdict.reasons = reasons::reasons(&verdict, tried);

@@ -309,3 +309,17 @@ proptest! {
         prop_assert!(serde_json::from_str::<Verdict>(&serde_json::to_string(&v).unwrap()).is_ok());
     }
 }
+
+/// Case: eight bytes before the hot variable, in one object file with something aligned to a line. The phase of the hot
+/// variable differs in every block and in every layout, whatever is padded.
+#[test]
+fn the_code_is_not_blamed_for_an_inside_that_no_layout_can_move() {
+    let mut record = record(World::new(0.3, 0.0));
+    assert_eq!(verdict(&record).verdict, Answer::Code);
+    record.header.matched.rigid = vec!["state.o:.data (alignment 64)".into()];
+    let v = verdict(&record);
+    assert_eq!((v.verdict, v.blocked_by), (Answer::Inconclusive, Some(Blocked::Unmatched)));
+    let mut same = self::record(World::new(0.0, 0.3));
+    same.header.matched.rigid = record.header.matched.rigid;
+    assert_eq!(verdict(&same).verdict, Answer::Alignment, "a cleared code needs no such care");
+}
