@@ -1,10 +1,10 @@
 //! `straddle verdict RECORD`: the same verdict again, from the record alone.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::format::Format;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Exit, Result};
 use crate::measure::record::Record;
 use crate::report::verdict as pages;
 use crate::verdict::{Verdict, verdict};
@@ -44,9 +44,7 @@ fn read(path: &Path) -> Result<String> {
     if path.as_os_str() != "-" {
         return crate::open::text(path);
     }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|e| Error::io("reading standard input", e))?;
-    Ok(text)
+    crate::open::read_stdin_text()
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::versions::{Version, Versions, hash};
+use super::versions::{Version, Versions};
 use crate::error::{Error, Result};
+use crate::link;
 use crate::measure::campaign::{CellRef, GroupCells};
 use crate::measure::record::{Cell, Group, Matched};
 use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unmatched, Variant};
@@ -241,7 +242,7 @@ impl Made {
 
     fn add(&mut self, cell: Cell, path: PathBuf, stack_offset: u32) -> Result<()> {
         let name = format!("{}-{}/{cell:?}", group_name(self.group.group), self.group.number);
-        self.hashes.insert(name, hash(&path)?);
+        self.hashes.insert(name, link::hash_file(&path)?);
         self.group.cells.push(CellRef { cell, path, stack_offset });
         Ok(())
     }

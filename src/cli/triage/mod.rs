@@ -135,6 +135,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     let metric = MetricSpec::parse(case.metrics.first().map_or("wall", String::as_str), case.better)?;
     let cpus = CpuSet::resolve(case.cpus.as_deref())?;
     let work = Work::open(&case)?;
+    stop::listen();
     let mut versions = versions::build(&case, &work, progress)?;
     let Difference { suspects, identical } = versions.compare()?;
     if let [_, rest @ ..] = case.metrics.as_slice()
@@ -143,12 +144,11 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         versions.problems.push(format!("only the first metric is recorded, not {}", rest.join(", ")));
     }
 
-    stop::listen();
     let stop = StopToken::new(Some(args.budget));
     let folder = work.variants()?;
     let cells = Cells::new(&versions, folder.clone(), args.seed);
     let path = std::env::var_os("PATH");
-    let workload = Workload::new(&case.workload, &versions.output, &work.slot(), path.as_deref())?;
+    let workload = Workload::new(&case.workload, &versions.output, &versions.folder, path.as_deref())?;
     let command = workload.command.clone();
     let mut runner = Real::new(workload, cpus)?;
     let started = work::now();
@@ -176,6 +176,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     }
 
     let first = first_look(&cells, progress)?;
+    header.problems.extend(first.problems.iter().cloned());
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
     let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
@@ -205,6 +206,8 @@ fn read_back(record: &std::path::Path) -> Result<Verdict> {
 /// The groups of the first look and what a link of them cost.
 struct First {
     made: Vec<Made>,
+    /// What could not be made, and why.
+    problems: Vec<String>,
     /// Seconds for each linked and proven variant.
     link_seconds: f64,
 }
@@ -221,10 +224,9 @@ fn first_look(cells: &Cells, progress: &Progress) -> Result<First> {
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
     let (beside, problems) = cells.beside()?;
-    problems.iter().for_each(|problem| progress.step(problem));
     made.extend(beside);
     let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
-    Ok(First { made, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
+    Ok(First { made, problems, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }
 
 fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &First, stop: &StopToken) -> Result<Option<PilotInfo>> {

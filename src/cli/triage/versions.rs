@@ -1,16 +1,17 @@
 //! Two trees → two captured links, ready to be varied: built at the same path, one after the other.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::cli::config::{Case, Trees};
 use crate::cli::progress::Progress;
 use crate::cli::triage::work::Work;
+use crate::diff;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::link::{self, Build, Capture, Link, Request, Tree};
+use crate::measure::stop::StopToken;
 use crate::open::Bytes;
 use crate::variant::Program;
-use crate::{diff, open};
 
 /// One version: its link, and the link read whole.
 pub struct Version {
@@ -27,23 +28,42 @@ pub struct Versions {
     pub patched: Version,
     /// Where the linked file lies in the slot; every variant runs there.
     pub output: PathBuf,
+    /// The folder that was built in, and that the workload runs in.
+    pub folder: PathBuf,
+    /// Other programs or shared objects of the builds differ: that these two are the same does not settle it.
+    pub others_differ: bool,
     /// What a reader should know about the builds.
     pub problems: Vec<String>,
+}
+
+/// A built version, and the capture that its link was chosen from.
+struct Built {
+    version: Version,
+    capture: Capture,
+    output: PathBuf,
 }
 
 /// Builds both versions in the slot, captures their links, and proves that each can be repeated byte by byte.
 pub fn build(case: &Case, work: &Work, progress: &Progress) -> Result<Versions> {
     let mut problems = Vec::new();
-    let (base, base_output) = version(case, "base", work, progress, &mut problems)?;
-    let (patched, output) = version(case, "patched", work, progress, &mut problems)?;
-    if base_output != output {
-        return Err(Error::input(
-            "comparing the two links",
-            format!("base links {}, patched {}", base_output.display(), output.display()),
-        )
-        .hint("name one output with --link"));
+    let base = version(case, "base", work, progress, &mut problems)?;
+    let patched = version(case, "patched", work, progress, &mut problems)?;
+    if base.output != patched.output {
+        let links = format!("base links {}, patched {}", base.output.display(), patched.output.display());
+        return Err(Error::input("comparing the two links", links).hint("name one output with --link"));
     }
-    Ok(Versions { base, patched, output, problems })
+    let chosen = &patched.version.link.captured().name;
+    let others = patched.capture.differing(&base.capture, chosen);
+    if !others.is_empty() {
+        // All cells run in patched's tree.
+        problems.push(format!(
+            "the builds differ in other linked files too, of which patched's are used: {}",
+            others.join(", ")
+        ));
+    }
+    let folder = patched.capture.root.clone();
+    let (base, patched, output) = (base.version, patched.version, patched.output);
+    Ok(Versions { base, patched, output, folder, others_differ: !others.is_empty(), problems })
 }
 
 fn version(
@@ -52,35 +72,33 @@ fn version(
     work: &Work,
     progress: &Progress,
     problems: &mut Vec<String>,
-) -> Result<(Version, PathBuf)> {
+) -> Result<Built> {
     let slot = work.slot();
     let populated = link::populate_slot(&tree(case, name), &slot)?;
-    problems.extend(populated.submodules.iter().map(|s| format!("the submodule {s} is not checked out")));
+    problems.extend(populated.submodules.iter().map(|s| format!("{name}: the submodule {s} is not checked out")));
+    problems.extend(populated.left_out.iter().map(|p| format!("{name}: {} is no file and left out", p.display())));
     let at = populated.commit.map_or_else(String::new, |c| format!(" ({})", c.get(..12).unwrap_or(&c)));
     progress.step(&format!("building {name}{at}: {}", case.build));
     let capture = link::capture(&Request {
         build: Build::Shell(case.build.clone()),
-        dir: slot,
+        dir: slot.join(populated.prefix),
         store: work.capture(name),
         link: case.link.clone(),
-        stop: None,
+        stop: Some(|| StopToken::new(None).reason().is_some()),
     })
     .map_err(|e| Error { doing: format!("building {name}: {}", e.doing), ..e })?;
     problems.extend(capture.problems.iter().map(|p| format!("building {name}: {p}")));
-    open_version(&capture, case, name, progress)
-}
-
-fn open_version(capture: &Capture, case: &Case, name: &'static str, progress: &Progress) -> Result<(Version, PathBuf)> {
     let link = capture.select(case.link.as_deref())?;
-    let captured = link.captured();
-    let output = capture.root.join(&captured.name);
-    progress.step(&format!("captured the link of {}: {} inputs", captured.name, captured.inputs.len()));
+    problems.extend(link.captured().problem());
+    let (linked, inputs) = (&link.captured().name, link.captured().inputs.len());
+    progress.step(&format!("captured the link of {linked}: {inputs} inputs"));
+    let output = capture.root.join(linked);
     let scratch = tempfile::tempdir_in(&capture.store)
         .map_err(|e| Error::io(format!("making a scratch folder in {}", capture.store.display()), e))?;
     link.prove_pass_through(scratch.path())?;
     let program = Program::open(&link, scratch.path())?;
     let linked = link.original()?;
-    Ok((Version { name, link, program, linked }, output))
+    Ok(Built { version: Version { name, link, program, linked }, capture, output })
 }
 
 fn tree(case: &Case, name: &str) -> Tree {
@@ -106,7 +124,7 @@ impl Versions {
     pub fn compare(&mut self) -> Result<Difference> {
         let base = Image::parse(&self.base.linked, "base")?;
         let patched = Image::parse(&self.patched.linked, "patched")?;
-        let identical = diff::loaded_content_equal(&base, &patched);
+        let identical = diff::loaded_content_equal(&base, &patched) && !self.others_differ;
         let suspects = match diff::diff(&base, &patched, None) {
             Ok(difference) => diff::suspects(&difference),
             Err(error) => {
@@ -116,9 +134,4 @@ impl Versions {
         };
         Ok(Difference { suspects, identical })
     }
-}
-
-/// The hash of a linked file, for the record.
-pub fn hash(path: &Path) -> Result<String> {
-    Ok(blake3::hash(&open::map(path)?).to_hex().to_string())
 }
