@@ -13,10 +13,12 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 
-/// `# expect ORDER=3: both masked faster`
+/// `# expect ORDER=3: both masked faster`; with `(also under gold, lld)` behind it, one for each of those linkers too.
 #[derive(Clone, Debug)]
 struct Expectation {
     order: String,
+    /// `None`: the compiler's own choice.
+    linker: Option<String>,
     verdict: String,
     masked: bool,
     /// `slower`, `faster` or nothing to say.
@@ -27,23 +29,39 @@ fn expectations(build: &Path) -> Vec<Expectation> {
     let text = std::fs::read_to_string(build).unwrap();
     let lines = text.lines().filter_map(|l| l.strip_prefix("# expect ORDER="));
     lines
-        .map(|line| {
+        .flat_map(|line| {
             let (order, answer) = line.split_once(':').expect("# expect ORDER=n: verdict");
+            let (answer, linkers) = answer.split_once(" (also under ").unwrap_or((answer, ""));
             let words: Vec<&str> = answer.split_whitespace().collect();
-            Expectation {
+            let expectation = |linker: Option<&str>| Expectation {
                 order: order.to_string(),
+                linker: linker.map(str::to_string),
                 verdict: words[0].to_string(),
                 masked: words.contains(&"masked"),
                 headline: words.iter().find(|w| ["slower", "faster"].contains(w)).map(ToString::to_string),
-            }
+            };
+            let linkers = linkers.trim_end_matches(')').split(", ").filter(|l| !l.is_empty());
+            std::iter::once(None).chain(linkers.map(Some)).map(expectation).collect::<Vec<_>>()
         })
         .collect()
+}
+
+impl Expectation {
+    fn name(&self) -> String {
+        let linker = self.linker.as_ref().map(|l| format!("/{l}")).unwrap_or_default();
+        format!("order-{}{linker}", self.order)
+    }
+
+    fn build(&self) -> String {
+        let linker = self.linker.as_ref().map(|l| format!("LDFLAGS=-fuse-ld={l} ")).unwrap_or_default();
+        format!("{linker}ORDER={} sh build.sh", self.order)
+    }
 }
 
 fn triage(case: &Path, expected: &Expectation) -> Result<(i32, Value), Failed> {
     let output = Command::new(env!("CARGO_BIN_EXE_straddle"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["triage", "--format", "json", "-q", "--build", &format!("ORDER={} sh build.sh", expected.order)])
+        .args(["triage", "--format", "json", "-q", "--build", &expected.build()])
         .arg(case)
         .output()
         .unwrap();
@@ -101,7 +119,7 @@ fn main() {
         assert!(!expectations.is_empty(), "{} states no expectation", case.display());
         for expected in expectations {
             let case = case.clone();
-            let name = format!("{}/order-{}", case.file_name().unwrap().to_string_lossy(), expected.order);
+            let name = format!("{}/{}", case.file_name().unwrap().to_string_lossy(), expected.name());
             trials.push(Trial::test(name, move || check(&case, &expected)));
         }
     }
