@@ -43,6 +43,8 @@ pub fn verdict(record: &Record) -> Verdict {
 }
 
 #[cfg(test)]
+mod calibration;
+#[cfg(test)]
 pub(crate) mod simulated;
 #[cfg(test)]
 mod simulation;
