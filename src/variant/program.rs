@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::classify::{Class, classify};
-use super::object::Section;
+use super::object::{Section, Symbol};
 use super::sources::{Lookup, Source, Sources};
-use super::verify::{self, Linked};
+use super::verify::{self, Linked, RELRO_PADDING};
 use super::{LINE, UnitKey};
 use crate::error::{Error, Result};
-use crate::image::map::{FILL, Landing, Placed};
+use crate::image::map::{Dialect, FILL, Landing, Placed};
 use crate::link::{Input, Relink};
 use crate::open::{self, Bytes};
+
+const GROUP: u64 = object::elf::SHF_GROUP.0;
 
 /// One input section of the pristine link.
 #[derive(Clone, Debug)]
@@ -43,7 +45,38 @@ pub struct Program {
     pub(super) baseline: Linked,
     pub(super) bytes: Bytes,
     by_key: BTreeMap<UnitKey, usize>,
-    rows: Vec<(String, std::ops::Range<usize>)>,
+    rows: Vec<Span>,
+}
+
+/// One output section.
+struct Span {
+    output: String,
+    units: std::ops::Range<usize>,
+    /// See [`Row::follows`].
+    follows: Option<u64>,
+}
+
+/// An output section with its units in address order.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub output: &'a str,
+    pub units: &'a [Unit],
+    /// How far it starts behind where its alignment puts it after the row before that takes room: whole pages, where a
+    /// segment begins. `None` where the linker does not place it from there (at a page, or so that it ends at one).
+    pub follows: Option<u64>,
+}
+
+impl Row<'_> {
+    /// Thread-local zeros are no part of the image, and what follows lies where they do; what fills up the relocated
+    /// read-only part is not counted either by those that have it (lld, mold).
+    pub fn takes_room(&self) -> bool {
+        takes_room(self.output)
+    }
+
+    /// What its start is a multiple of.
+    pub fn align(&self) -> u64 {
+        widest(self.units)
+    }
 }
 
 impl Program {
@@ -60,11 +93,14 @@ impl Program {
         let pieces = loaded(&landing, &baseline);
         let mut units = reader.units(&pieces)?;
         same_machine(&reader.sources.list, &baseline)?;
-        let dropped = dropped(&reader.sources.list, &units);
+        let unplaced = unplaced(&reader.sources.list, &units);
+        let dropped = unplaced.len() as u32;
         judge(&mut units, &reader.sources, &baseline, &bytes);
+        folded(&mut units, &unplaced, &reader.sources, &baseline);
         bracketed(&mut units, &landing, &baseline);
-        let rows = rows(&units);
-        rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
+        let mut rows = rows(&units);
+        rows.iter().for_each(|row| model(units.get_mut(row.units.clone()).unwrap_or_default()));
+        chain(&mut rows, &units, landing.dialect, baseline.relro.as_ref());
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
         let fill =
             landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
@@ -80,7 +116,13 @@ impl Program {
 
     /// Output sections by name, each with its units in address order.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &[Unit])> {
-        self.rows.iter().filter_map(|(name, row)| Some((name.as_str(), self.units.get(row.clone())?)))
+        self.spans().map(|row| (row.output, row.units))
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().filter_map(|s| {
+            Some(Row { output: &s.output, units: self.units.get(s.units.clone())?, follows: s.follows })
+        })
     }
 
     /// What is left where it is, and why.
@@ -162,8 +204,8 @@ impl Reader<'_> {
                         section: p.section.clone(),
                         index: std::mem::replace(nth, *nth + 1),
                     };
-                    let align = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
-                    unit(key, p, align, Class::kept(why))
+                    let guess = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
+                    unit(key, p, p.align.unwrap_or(guess), Class::kept(why))
                 }
             };
             units.push(unit);
@@ -188,7 +230,7 @@ impl Reader<'_> {
             Lookup::Source(index) => index,
             Lookup::Not(why) => return Ok(Err(why.into_owned())),
         };
-        if p.section == "COMMON" || p.section == "LARGE_COMMON" {
+        if matches!(p.section.as_str(), "COMMON" | "LARGE_COMMON" | ".common" | ".tls_common") {
             return Ok(Err("COMMON symbols have no section (build with -fno-common)".into()));
         }
         let sections = self.sources.list.get(index).map(|s| s.object.sections.as_slice()).unwrap_or_default();
@@ -220,7 +262,7 @@ impl Reader<'_> {
             class => class,
         };
         let merged_away = p.size == 0 && head.size > 0;
-        let model_align = if merged_away { 1 } else { head.align };
+        let model_align = if merged_away { 1 } else { head.align.max(p.align.unwrap_or(1)) };
         Unit { source: Some((source, section)), model_align, ..unit(key, p, head.align, class) }
     }
 }
@@ -299,16 +341,47 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     }
 }
 
-/// Output sections in the map's order, as ranges of units; a name that comes twice is two rows.
-fn rows(units: &[Unit]) -> Vec<(String, std::ops::Range<usize>)> {
-    let mut rows: Vec<(String, std::ops::Range<usize>)> = Vec::new();
+/// Output sections in the map's order; a name that comes twice is two rows.
+fn rows(units: &[Unit]) -> Vec<Span> {
+    let mut rows: Vec<Span> = Vec::new();
     for (i, unit) in units.iter().enumerate() {
         match rows.last_mut() {
-            Some((name, row)) if *name == unit.output => row.end = i + 1,
-            _ => rows.push((unit.output.clone(), i..i + 1)),
+            Some(row) if row.output == unit.output => row.units.end = i + 1,
+            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, follows: None }),
         }
     }
     rows
+}
+
+fn takes_room(output: &str) -> bool {
+    output != ".tbss" && output != RELRO_PADDING
+}
+
+fn widest(units: &[Unit]) -> u64 {
+    units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1)
+}
+
+/// Finds the rows that start where the rows before end. lld and mold go on in the next page at the same place in it
+/// where a segment begins; GNU ld and gold do so too at times, but move what is relocated and then read-only so that it
+/// *ends* at a page.
+fn chain(rows: &mut [Span], units: &[Unit], dialect: Dialect, relro: Option<&std::ops::Range<u64>>) {
+    const PAGE: u64 = 4096;
+    let from_its_end = |start: u64| {
+        let inside = relro.is_some_and(|r| r.start <= start && start <= r.end);
+        inside && matches!(dialect, Dialect::Gnu | Dialect::Gold)
+    };
+    let mut end: Option<u64> = None;
+    for row in rows {
+        let units = units.get(row.units.clone()).unwrap_or_default();
+        let Some(start) = units.first().map(|u| u.address) else { continue };
+        let next = end.and_then(|e| e.checked_next_multiple_of(widest(units)));
+        row.follows = next
+            .map(|next| start.wrapping_sub(next))
+            .filter(|pages| pages.is_multiple_of(PAGE) && !from_its_end(start));
+        if takes_room(&row.output) {
+            end = units.last().map(|u| u.address.saturating_add(u.size));
+        }
+    }
 }
 
 /// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
@@ -337,9 +410,43 @@ fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
     }
 }
 
-fn dropped(sources: &[Source], units: &[Unit]) -> u32 {
+/// (object, section) of loaded sections with content that are nowhere in the map: garbage, twins of a group, folded.
+/// Merged ones, unwind tables and notes are not counted: some linkers list what they make of them, not where it came from.
+fn unplaced(sources: &[Source], units: &[Unit]) -> Vec<(usize, usize)> {
     let placed: BTreeSet<(usize, usize)> = units.iter().filter_map(|u| u.source).collect();
     let all =
         sources.iter().enumerate().flat_map(|(o, s)| s.object.sections.iter().enumerate().map(move |(i, s)| (o, i, s)));
-    all.filter(|(o, i, s)| s.allocated() && s.size > 0 && !placed.contains(&(*o, *i))).count() as u32
+    all.filter(|(_, _, s)| s.allocated() && s.size > 0 && s.taken_whole())
+        .map(|(o, i, _)| (o, i))
+        .filter(|at| !placed.contains(at))
+        .collect()
+}
+
+/// Keeps what other sections were folded into (`--icf`): with a pad it would no longer be equal to them, and they would
+/// come back. One is folded that was dropped, has a unit's bytes, and whose symbols the linked file has at that unit, or
+/// which has no symbols to tell. A twin of its group is none: it was dropped for its name before anything was compared.
+fn folded(units: &mut [Unit], unplaced: &[(usize, usize)], sources: &Sources, linked: &Linked) {
+    type Content<'a> = (&'a [u8], u64);
+    let content = |(object, index): (usize, usize)| -> Option<(Content, &Section)> {
+        let source = sources.list.get(object)?;
+        let section = source.object.sections.get(index).filter(|s| s.has_bytes())?;
+        let from = usize::try_from(section.offset).ok()?;
+        let bytes = sources.pristine(source).get(from..)?.get(..usize::try_from(section.size).ok()?)?;
+        Some(((bytes, section.flags & !GROUP), section))
+    };
+    let mut gone: BTreeMap<Content, Vec<&Section>> = BTreeMap::new();
+    for (what, section) in unplaced.iter().filter_map(|&at| content(at)) {
+        gone.entry(what).or_default().push(section);
+    }
+    for unit in units.iter_mut().filter(|u| u.class.paddable()) {
+        let Some((what, own)) = unit.source.and_then(content) else { continue };
+        let into_it = |s: &&&Section| {
+            let twin = s.flags & own.flags & GROUP != 0 && s.name == own.name;
+            let there = |y: &Symbol| linked.has_at(&y.name, unit.address.wrapping_add(y.value));
+            !twin && (s.symbols.is_empty() || linked.symbols.is_empty() || s.symbols.iter().any(there))
+        };
+        if let Some(other) = gone.get(&what).and_then(|all| all.iter().find(into_it)) {
+            unit.class = Class::kept(format!("another section, {}, was folded into it (--icf)", other.name));
+        }
+    }
 }

@@ -2,13 +2,11 @@
 
 use goblin::elf::section_header::{SHF_MERGE, SHT_NOBITS};
 
+use super::linked::Output;
 use super::{Linked, first_difference};
 use crate::variant::plan::Plan;
 use crate::variant::program::{Program, Unit};
 use crate::variant::{LINE, phase};
-
-/// `SHT_RELR`: packed relative relocations, whose size depends on the addresses.
-const SHT_RELR: u32 = 19;
 
 /// What was checked, in numbers: a proof that checked nothing shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -67,7 +65,7 @@ fn outputs(program: &Program, plan: &Plan, linked: &Linked) -> Result<(), String
         if (&a.name, a.kind, a.flags) != (&b.name, b.kind, b.flags) {
             return Err(format!("the output section {} became {}", a.name, b.name));
         }
-        let fixed = program.baseline.loads(&a.name) && a.kind != SHT_RELR && !padded.contains(a.name.as_str());
+        let fixed = program.baseline.loads(&a.name) && !a.elastic() && !padded.contains(a.name.as_str());
         // A script ends `.bss` with `. = ALIGN(8)`: at another address that is other fill. There is no content in it, and
         // the units are held one by one.
         let fill_only = a.kind == SHT_NOBITS && a.size.abs_diff(b.size) < LINE;
@@ -115,7 +113,10 @@ impl Check<'_> {
 
     fn size_and_place(&self) -> Result<(), String> {
         let pad = self.plan.pads.get(&self.unit.key).copied().unwrap_or(0);
-        if Some(self.size) != self.unit.size.checked_add(pad) {
+        let elastic = self.unit.source.is_none()
+            && !self.plan.changes_nothing()
+            && self.program.baseline.output(&self.unit.output).is_some_and(Output::elastic);
+        if Some(self.size) != self.unit.size.checked_add(pad) && !elastic {
             return Err(format!("it has {} bytes, not {} and a pad of {pad}", self.size, self.unit.size));
         }
         if self.plan.changes_nothing() && self.address != self.unit.address {
