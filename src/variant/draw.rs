@@ -10,7 +10,6 @@ use super::matched::Matched;
 use super::object::Symbol;
 use super::plan::Plan;
 use super::program::{Program, Unit};
-use super::verify::RELRO_PADDING;
 use super::{LINE, Lead, Targets, UnitKey, phase};
 use crate::units::Phase;
 
@@ -200,7 +199,7 @@ fn counted(program: &Program) -> impl Iterator<Item = &Unit> {
 fn cold(output: &str) -> bool {
     const STEMS: [&str; 8] =
         [".eh_frame", ".gcc_except_table", ".gnu.", ".note", ".rela", ".rel.", ".relr.", ".init_array"];
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 14] = [
         ".dynsym",
         ".dynstr",
         ".dynamic",
@@ -215,7 +214,6 @@ fn cold(output: &str) -> bool {
         ".dtors",
         ".jcr",
         ".tm_clone_table",
-        RELRO_PADDING,
     ];
     STEMS.iter().any(|stem| output.starts_with(stem)) || NAMES.contains(&output)
 }

@@ -13,6 +13,8 @@ use crate::image::map::{Dialect, FILL, Landing, Placed};
 use crate::link::{Input, Relink};
 use crate::open::{self, Bytes};
 
+/// Segments begin on the same place in a page as the one before ended, one page on. Larger pages are multiples of it.
+const PAGE: u64 = 4096;
 const GROUP: u64 = object::elf::SHF_GROUP.0;
 
 /// One input section of the pristine link.
@@ -28,6 +30,10 @@ pub struct Unit {
     pub class: Class,
     /// As `align`, or what the pristine landing shows: a script may align further, what was merged away is not aligned.
     pub(super) model_align: u64,
+    /// `model_align` is what the linker says.
+    told: bool,
+    /// Bytes in front of it that no alignment explains: a script moved on (`. = . + 8`), or what gold takes for fill.
+    pub(super) skip: u64,
     /// (object, ELF section index); `None` for what the linker made.
     pub(super) source: Option<(usize, usize)>,
     /// Indices of those symbols of its object's section which the pristine linked file has at their place.
@@ -52,6 +58,8 @@ pub struct Program {
 struct Span {
     output: String,
     units: std::ops::Range<usize>,
+    /// What its start is a multiple of.
+    align: u64,
     /// See [`Row::follows`].
     follows: Option<u64>,
 }
@@ -61,21 +69,17 @@ struct Span {
 pub(super) struct Row<'a> {
     pub output: &'a str,
     pub units: &'a [Unit],
+    /// What its start is a multiple of.
+    pub align: u64,
     /// How far it starts behind where its alignment puts it after the row before that takes room: whole pages, where a
     /// segment begins. `None` where the linker does not place it from there (at a page, or so that it ends at one).
     pub follows: Option<u64>,
 }
 
 impl Row<'_> {
-    /// Thread-local zeros are no part of the image, and what follows lies where they do; what fills up the relocated
-    /// read-only part is not counted either by those that have it (lld, mold).
+    /// Thread-local zeros are no part of the image, and what follows lies where they do.
     pub fn takes_room(&self) -> bool {
         takes_room(self.output)
-    }
-
-    /// What its start is a multiple of.
-    pub fn align(&self) -> u64 {
-        widest(self.units)
     }
 }
 
@@ -100,7 +104,7 @@ impl Program {
         bracketed(&mut units, &landing, &baseline);
         let mut rows = rows(&units);
         rows.iter().for_each(|row| model(units.get_mut(row.units.clone()).unwrap_or_default()));
-        chain(&mut rows, &units, landing.dialect, baseline.relro.as_ref());
+        chain(&mut rows, &units, &landing, baseline.relro.as_ref());
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
         let fill =
             landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
@@ -121,8 +125,29 @@ impl Program {
 
     pub(super) fn spans(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().filter_map(|s| {
-            Some(Row { output: &s.output, units: self.units.get(s.units.clone())?, follows: s.follows })
+            let units = self.units.get(s.units.clone())?;
+            Some(Row { output: &s.output, units, align: s.align, follows: s.follows })
         })
+    }
+
+    /// Where the output sections start in another landing, those left out that followed as in the pristine one: they will
+    /// do so when what is before them is padded anew.
+    pub(super) fn starts(&self, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
+        let mut starts = BTreeMap::new();
+        let mut end: Option<u64> = None;
+        for row in &self.rows {
+            let places = places.get(row.units.clone()).unwrap_or_default();
+            let Some(&(start, _)) = places.first() else { continue };
+            let next = end.and_then(|e| e.checked_next_multiple_of(row.align));
+            let followed = row.follows.is_some() && next.is_some_and(|n| start.wrapping_sub(n).is_multiple_of(PAGE));
+            if !followed {
+                starts.entry(row.output.clone()).or_insert(start);
+            }
+            if takes_room(&row.output) {
+                end = places.last().map(|&(at, size)| at.saturating_add(size));
+            }
+        }
+        starts
     }
 
     /// What is left where it is, and why.
@@ -172,9 +197,15 @@ impl Program {
     }
 }
 
-/// What the map places in loaded output sections, fill aside.
+/// The pieces of the map that become units.
 fn loaded<'a>(landing: &'a Landing, linked: &Linked) -> Vec<&'a Placed> {
-    landing.placed.iter().filter(|p| p.section != FILL && linked.loads(&p.output)).collect()
+    landing.placed.iter().filter(|p| taken(p, linked)).collect()
+}
+
+/// Whether a piece of the map becomes a unit. Fill does not, nor what fills up the relocated read-only part, which comes
+/// and goes with the addresses.
+fn taken(piece: &Placed, linked: &Linked) -> bool {
+    piece.section != FILL && piece.output != RELRO_PADDING && linked.loads(&piece.output)
 }
 
 struct Reader<'a> {
@@ -276,6 +307,8 @@ fn unit(key: UnitKey, p: &Placed, align: u64, class: Class) -> Unit {
         align,
         class,
         model_align: align,
+        told: p.align.is_some(),
+        skip: 0,
         source: None,
         held: Vec::new(),
     }
@@ -327,7 +360,7 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     let mut count = 0usize;
     for p in &landing.placed {
         before.push(count);
-        count += usize::from(p.section != FILL && linked.loads(&p.output));
+        count += usize::from(taken(p, linked));
     }
     before.push(count);
     for b in &landing.brackets {
@@ -347,51 +380,62 @@ fn rows(units: &[Unit]) -> Vec<Span> {
     for (i, unit) in units.iter().enumerate() {
         match rows.last_mut() {
             Some(row) if row.output == unit.output => row.units.end = i + 1,
-            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, follows: None }),
+            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, align: 1, follows: None }),
         }
     }
     rows
 }
 
 fn takes_room(output: &str) -> bool {
-    output != ".tbss" && output != RELRO_PADDING
-}
-
-fn widest(units: &[Unit]) -> u64 {
-    units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1)
+    output != ".tbss"
 }
 
 /// Finds the rows that start where the rows before end. lld and mold go on in the next page at the same place in it
 /// where a segment begins; GNU ld and gold do so too at times, but move what is relocated and then read-only so that it
 /// *ends* at a page.
-fn chain(rows: &mut [Span], units: &[Unit], dialect: Dialect, relro: Option<&std::ops::Range<u64>>) {
-    const PAGE: u64 = 4096;
+fn chain(rows: &mut [Span], units: &[Unit], landing: &Landing, relro: Option<&std::ops::Range<u64>>) {
     let from_its_end = |start: u64| {
         let inside = relro.is_some_and(|r| r.start <= start && start <= r.end);
-        inside && matches!(dialect, Dialect::Gnu | Dialect::Gold)
+        inside && matches!(landing.dialect, Dialect::Gnu | Dialect::Gold)
     };
     let mut end: Option<u64> = None;
     for row in rows {
         let units = units.get(row.units.clone()).unwrap_or_default();
         let Some(start) = units.first().map(|u| u.address) else { continue };
-        let next = end.and_then(|e| e.checked_next_multiple_of(widest(units)));
-        row.follows = next
-            .map(|next| start.wrapping_sub(next))
-            .filter(|pages| pages.is_multiple_of(PAGE) && !from_its_end(start));
+        let widest = units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1);
+        let told = landing.outputs.iter().find(|o| o.name == row.output && o.address == start).and_then(|o| o.align);
+        row.align = told.unwrap_or(widest);
+        // What the linker makes itself may be aligned further than a map says.
+        let most = if told.is_some() { row.align } else { low_bit(start).min(LINE) };
+        let aligns = std::iter::successors(Some(row.align), |a| a.checked_mul(2)).take_while(|a| *a <= most);
+        let after = aligns.filter_map(|a| Some((a, start.wrapping_sub(end?.checked_next_multiple_of(a)?))));
+        let found = after.filter(|(_, pages)| pages.is_multiple_of(PAGE)).find(|_| !from_its_end(start));
+        if let Some((align, pages)) = found {
+            (row.align, row.follows) = (align, Some(pages));
+        }
         if takes_room(&row.output) {
             end = units.last().map(|u| u.address.saturating_add(u.size));
         }
     }
 }
 
-/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
+/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what. Or it moved
+/// on, by bytes that are told by the address too.
 fn model(row: &mut [Unit]) {
     let Some(mut end) = row.first().map(|u| u.address) else { return };
     for unit in row {
         let up = |align: u64| end.checked_next_multiple_of(align.max(1));
-        let shown = low_bit(unit.address).min(4096);
-        if up(unit.model_align) != Some(unit.address) && up(shown) == Some(unit.address) {
-            unit.model_align = shown;
+        if up(unit.model_align) != Some(unit.address) {
+            // What the linker makes itself is aligned to little: the least that explains it. A script's is the most.
+            let shown = low_bit(unit.address).min(4096);
+            let mut aligns = std::iter::successors(Some(unit.model_align.max(1)), |a| a.checked_mul(2));
+            let least = aligns.find(|&a| a >= shown || up(a) == Some(unit.address));
+            let shown = if unit.source.is_none() { least.unwrap_or(shown) } else { shown };
+            if up(shown) == Some(unit.address) && !unit.told {
+                unit.model_align = shown;
+            } else {
+                unit.skip = unit.address.saturating_sub(end);
+            }
         }
         end = unit.address.saturating_add(unit.size);
     }

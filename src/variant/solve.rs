@@ -46,7 +46,7 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
     let mut end: Option<u64> = None;
     for (i, row) in rows.iter().enumerate() {
         let Some(first) = row.units.first() else { continue };
-        let after = row.follows.and_then(|pages| Some(end?.checked_next_multiple_of(row.align())?.wrapping_add(pages)));
+        let after = row.follows.and_then(|pages| Some(end?.checked_next_multiple_of(row.align)?.wrapping_add(pages)));
         let start = starts.get(row.output).copied().or(after).unwrap_or(first.address);
         let own = slots(row.units, aim);
         let ahead = if row.takes_room() { ahead(rows.get(i + 1..).unwrap_or_default(), aim) } else { Vec::new() };
@@ -71,15 +71,16 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
     solved
 }
 
-/// What lies in the rows behind one, from its end on, up to and with the first unit that may be padded: nothing but that
-/// row's last pad moves it. Empty when none of it has a target.
+/// What lies in the rows behind one, from its end on, up to and with the first unit with bytes that may be padded: that
+/// row's last pad moves it. (Empty ones in front could too, but then the distance to it would be left to chance.) Empty
+/// when none of it has a target.
 fn ahead(rows: &[Row], aim: &Aim) -> Vec<Slot> {
     let mut all = Vec::new();
     for row in rows.iter().take_while(|r| r.follows.is_some()).filter(|r| r.takes_room()) {
-        let stop = row.units.iter().position(|u| u.class.paddable());
+        let stop = row.units.iter().position(|u| u.class.paddable() && u.size > 0);
         let units = row.units.get(..stop.map_or(row.units.len(), |at| at + 1)).unwrap_or_default();
         for (i, slot) in slots(units, aim).into_iter().enumerate() {
-            let align = if i == 0 { slot.align.max(row.align()) } else { slot.align };
+            let align = if i == 0 { slot.align.max(row.align) } else { slot.align };
             all.push(Slot { align, paddable: false, gap: None, ..slot });
         }
         if stop.is_some() {
@@ -100,6 +101,7 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
     let slot = |(i, unit): (usize, &Unit)| Slot {
         size: unit.size,
         align: unit.model_align,
+        skip: unit.skip,
         paddable: unit.class.paddable(),
         target: aim.targets.get(&unit.key).map(|p| u64::from(p.0)),
         gap: gap(i, unit),
@@ -112,11 +114,21 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
 struct Slot {
     size: u64,
     align: u64,
+    /// Bytes in front of it, before it is aligned.
+    skip: u64,
     paddable: bool,
     /// Wanted phase, below [`LINE`].
     target: Option<u64>,
     /// Wanted distance in lines from an earlier unit of the row.
     gap: Option<(usize, u64)>,
+}
+
+impl Slot {
+    /// Where it falls behind something that ends at `end`.
+    fn after(&self, end: u64) -> u64 {
+        let end = end.saturating_add(self.skip);
+        end.checked_next_multiple_of(self.align.max(1)).unwrap_or(end)
+    }
 }
 
 struct Settled {
@@ -218,7 +230,7 @@ impl Placer<'_> {
         });
         for i in range {
             let Some(slot) = self.row.get(i) else { continue };
-            let here = end.checked_next_multiple_of(slot.align.max(1)).unwrap_or(end);
+            let here = slot.after(end);
             set(&mut self.at, i, here);
             let pad = self.pads.get(i).copied().unwrap_or(0);
             end = here.saturating_add(slot.size).saturating_add(pad);
@@ -232,7 +244,7 @@ impl Placer<'_> {
         let Some(j) = free else { return };
         let mut pristine = self.start;
         for slot in own {
-            pristine = pristine.checked_next_multiple_of(slot.align.max(1)).unwrap_or(pristine) + slot.size;
+            pristine = slot.after(pristine).saturating_add(slot.size);
         }
         let held = self.score(&tail);
         let extra = (0..LINE).find(|&extra| {
@@ -315,7 +327,7 @@ mod tests {
         (0u64..200, 0u32..9, any::<bool>(), proptest::option::of(0u64..64)).prop_map(|(size, exponent, paddable, t)| {
             let align = 1u64 << exponent;
             let target = t.filter(|_| paddable).map(|t| t - t % align.min(64));
-            Slot { size, align, paddable, target, gap: None }
+            Slot { size, align, paddable, target, ..Slot::default() }
         })
     }
 
@@ -375,7 +387,7 @@ mod tests {
                     }
                     index[side].push(rows[side].len());
                     let target = (n > 0).then_some(target - target % align);
-                    rows[side].push(Slot { size, align, paddable: true, target, gap: None });
+                    rows[side].push(Slot { size, align, paddable: true, target, ..Slot::default() });
                 }
             }
             let place = |rows: &[Vec<Slot>; 2]| [0, 1].map(|side: usize| {
@@ -402,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_may_not_be_padded_is_matched_where_it_can_be() {
-        let slot = |size, align, paddable, target| Slot { size, align, paddable, target, gap: None };
+        let slot = |size, align, paddable, target| Slot { size, align, paddable, target, ..Slot::default() };
         // Strings between two tables: the pad in front of both puts both on their phase, or the one that may be padded.
         let row = |strings| [slot(16, 8, true, None), slot(3, 1, false, strings), slot(8, 8, true, Some(40))];
         assert!(settle(&row(Some(36)), &[], 0, 0).missed.iter().all(Option::is_none));
@@ -419,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_met_says_why() {
-        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target, gap: None };
+        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target, ..Slot::default() };
         let row = [slot(8, true, Some(8)), slot(64, true, Some(8)), slot(64, false, None), slot(8, true, Some(16))];
         let why: Vec<String> = settle(&row, &[], 0, 0).missed.into_iter().map(Option::unwrap_or_default).collect();
         assert!(why[0].contains("nothing before it"), "{why:?}");

@@ -92,7 +92,7 @@ impl Reader {
     fn output(&mut self, row: &Row) {
         self.close();
         self.builder.open(row.text);
-        self.builder.extent(row.address, row.size);
+        self.builder.extent(row.address, row.size, Some(row.align.max(1)));
         self.current =
             Some(Current { address: row.address, size: row.size, align: row.align, at: row.address, empty: true });
     }

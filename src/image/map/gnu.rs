@@ -80,7 +80,7 @@ impl Reader {
             self.builder.open(name);
         } else if let Some((address, size, _)) = numbers(rest) {
             self.builder.open(name);
-            self.builder.extent(address, size);
+            self.builder.extent(address, size, None);
         }
     }
 
@@ -112,7 +112,7 @@ impl Reader {
         }
         let Some((address, size, rest)) = numbers(text) else { return };
         match pending {
-            None if unplaced => self.builder.extent(address, size),
+            None if unplaced => self.builder.extent(address, size, None),
             Some(name) => self.place(&name, address, size, rest),
             None => {
                 let (kind, _) = cut(rest);
@@ -137,7 +137,8 @@ impl Reader {
     /// Whether the output section has taken in an input section. Before that, what gold calls fill is content of its
     /// own: the text of `.interp`, the bytes of a note.
     fn among_inputs(&self) -> bool {
-        self.builder.landing.placed.last().is_some_and(|p| p.output == self.builder.output && !p.file.is_empty())
+        let placed = self.builder.landing.placed.iter().rev();
+        placed.take_while(|p| p.output == self.builder.output).any(|p| !p.file.is_empty())
     }
 }
 

@@ -72,6 +72,8 @@ pub struct Extent {
     pub name: String,
     pub address: u64,
     pub size: u64,
+    /// What the linker aligned it to, where the map says so.
+    pub align: Option<u64>,
 }
 
 impl Landing {
@@ -110,8 +112,8 @@ impl Builder {
         name.clone_into(&mut self.output);
     }
 
-    fn extent(&mut self, address: u64, size: u64) {
-        self.landing.outputs.push(Extent { name: self.output.clone(), address, size });
+    fn extent(&mut self, address: u64, size: u64, align: Option<u64>) {
+        self.landing.outputs.push(Extent { name: self.output.clone(), address, size, align });
     }
 
     /// A symbol that the script assigns here.
@@ -184,6 +186,17 @@ fn hex(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
+/// What a test looks at.
+#[cfg(test)]
+fn shown(landing: &Landing) -> (Vec<String>, Vec<String>) {
+    let piece = |p: &Placed| {
+        let member = p.member.as_deref().unwrap_or("-");
+        format!("{} {}#{} {:#x}+{:#x} {} {member}", p.output, p.section, p.index, p.address, p.size, p.file)
+    };
+    let output = |o: &Extent| format!("{} {:#x}+{:#x}", o.name, o.address, o.size);
+    (landing.placed.iter().map(piece).collect(), landing.outputs.iter().map(output).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,15 +208,4 @@ mod tests {
             assert!(Landing::parse(text).unwrap_err().to_string().starts_with("reading the link map: "), "{text}");
         }
     }
-}
-
-/// What a test looks at.
-#[cfg(test)]
-fn shown(landing: &Landing) -> (Vec<String>, Vec<String>) {
-    let piece = |p: &Placed| {
-        let member = p.member.as_deref().unwrap_or("-");
-        format!("{} {}#{} {:#x}+{:#x} {} {member}", p.output, p.section, p.index, p.address, p.size, p.file)
-    };
-    let output = |o: &Extent| format!("{} {:#x}+{:#x}", o.name, o.address, o.size);
-    (landing.placed.iter().map(piece).collect(), landing.outputs.iter().map(output).collect())
 }

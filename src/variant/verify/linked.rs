@@ -135,6 +135,18 @@ impl Linked {
         Ok(())
     }
 
+    /// The output section that a symbol is in, by name; the special index of one that is in none.
+    pub fn home(&self, symbol: &Symbol) -> Result<&str, usize> {
+        self.outputs.get(symbol.section).map(|o| o.name.as_str()).ok_or(symbol.section)
+    }
+
+    /// Whether no output section has bytes on both sides of an address.
+    #[must_use]
+    pub fn between(&self, address: u64) -> bool {
+        let mut loaded = self.outputs.iter().filter(|o| o.flags & ALLOC != 0 && o.name != ".tbss");
+        !loaded.any(|o| o.address < address && address - o.address < o.size)
+    }
+
     fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
         let from = self.symbols.partition_point(|s| s.name.as_str() < name);
         self.symbols.iter().skip(from).take_while(move |s| s.name == name).filter(|s| s.section != 0)
