@@ -72,7 +72,7 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
         let attempt = attempt(program, link, &plan, output)?;
         let missed = missed(program, &plan, &attempt.places);
         if !missed.is_empty() && left > 0 && last.as_ref() != Some(&plan) {
-            starts = found_starts(program, &attempt.places);
+            starts = program.starts(&attempt.places);
             last = Some(plan);
             continue;
         }
@@ -134,14 +134,6 @@ fn missed(program: &Program, plan: &Plan, places: &[(u64, u64)]) -> Vec<(UnitKey
             (*planned != actual).then(|| (unit.key.clone(), actual))
         })
         .collect()
-}
-
-fn found_starts(program: &Program, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
-    let mut starts = BTreeMap::new();
-    for (unit, &(address, _)) in program.units.iter().zip(places) {
-        starts.entry(unit.output.clone()).or_insert(address);
-    }
-    starts
 }
 
 fn finish(program: &Program, plan: Plan, attempt: Attempt, output: &Path) -> Result<Variant> {

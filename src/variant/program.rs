@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::classify::{Class, classify};
-use super::object::Section;
+use super::object::{Section, Symbol};
 use super::sources::{Lookup, Source, Sources};
-use super::verify::{self, Linked};
+use super::verify::{self, Linked, RELRO_PADDING};
 use super::{LINE, UnitKey};
 use crate::error::{Error, Result};
-use crate::image::map::{FILL, Landing, Placed};
+use crate::image::map::{Dialect, FILL, Landing, Placed};
 use crate::link::{Input, Relink};
 use crate::open::{self, Bytes};
+
+/// Segments begin on the same place in a page as the one before ended, one page on. Larger pages are multiples of it.
+const PAGE: u64 = 4096;
+const GROUP: u64 = object::elf::SHF_GROUP.0;
 
 /// One input section of the pristine link.
 #[derive(Clone, Debug)]
@@ -26,6 +30,10 @@ pub struct Unit {
     pub class: Class,
     /// As `align`, or what the pristine landing shows: a script may align further, what was merged away is not aligned.
     pub(super) model_align: u64,
+    /// `model_align` is what the linker says.
+    told: bool,
+    /// Bytes in front of it that no alignment explains: a script moved on (`. = . + 8`), or what gold takes for fill.
+    pub(super) skip: u64,
     /// (object, ELF section index); `None` for what the linker made.
     pub(super) source: Option<(usize, usize)>,
     /// Indices of those symbols of its object's section which the pristine linked file has at their place.
@@ -43,7 +51,36 @@ pub struct Program {
     pub(super) baseline: Linked,
     pub(super) bytes: Bytes,
     by_key: BTreeMap<UnitKey, usize>,
-    rows: Vec<(String, std::ops::Range<usize>)>,
+    rows: Vec<Span>,
+}
+
+/// One output section.
+struct Span {
+    output: String,
+    units: std::ops::Range<usize>,
+    /// What its start is a multiple of.
+    align: u64,
+    /// See [`Row::follows`].
+    follows: Option<u64>,
+}
+
+/// An output section with its units in address order.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub output: &'a str,
+    pub units: &'a [Unit],
+    /// What its start is a multiple of.
+    pub align: u64,
+    /// How far it starts behind where its alignment puts it after the row before that takes room: whole pages, where a
+    /// segment begins. `None` where the linker does not place it from there (at a page, or so that it ends at one).
+    pub follows: Option<u64>,
+}
+
+impl Row<'_> {
+    /// Thread-local zeros are no part of the image, and what follows lies where they do.
+    pub fn takes_room(&self) -> bool {
+        takes_room(self.output)
+    }
 }
 
 impl Program {
@@ -60,11 +97,14 @@ impl Program {
         let pieces = loaded(&landing, &baseline);
         let mut units = reader.units(&pieces)?;
         same_machine(&reader.sources.list, &baseline)?;
-        let dropped = dropped(&reader.sources.list, &units);
+        let unplaced = unplaced(&reader.sources.list, &units);
+        let dropped = unplaced.len() as u32;
         judge(&mut units, &reader.sources, &baseline, &bytes);
+        folded(&mut units, &unplaced, &reader.sources, &baseline);
         bracketed(&mut units, &landing, &baseline);
-        let rows = rows(&units);
-        rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
+        let mut rows = rows(&units);
+        rows.iter().for_each(|row| model(units.get_mut(row.units.clone()).unwrap_or_default()));
+        chain(&mut rows, &units, &landing, baseline.relro.as_ref());
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
         let fill =
             landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
@@ -80,7 +120,34 @@ impl Program {
 
     /// Output sections by name, each with its units in address order.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &[Unit])> {
-        self.rows.iter().filter_map(|(name, row)| Some((name.as_str(), self.units.get(row.clone())?)))
+        self.spans().map(|row| (row.output, row.units))
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().filter_map(|s| {
+            let units = self.units.get(s.units.clone())?;
+            Some(Row { output: &s.output, units, align: s.align, follows: s.follows })
+        })
+    }
+
+    /// Where the output sections start in another landing, those left out that followed as in the pristine one: they will
+    /// do so when what is before them is padded anew.
+    pub(super) fn starts(&self, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
+        let mut starts = BTreeMap::new();
+        let mut end: Option<u64> = None;
+        for row in &self.rows {
+            let places = places.get(row.units.clone()).unwrap_or_default();
+            let Some(&(start, _)) = places.first() else { continue };
+            let next = end.and_then(|e| e.checked_next_multiple_of(row.align));
+            let followed = row.follows.is_some() && next.is_some_and(|n| start.wrapping_sub(n).is_multiple_of(PAGE));
+            if !followed {
+                starts.entry(row.output.clone()).or_insert(start);
+            }
+            if takes_room(&row.output) {
+                end = places.last().map(|&(at, size)| at.saturating_add(size));
+            }
+        }
+        starts
     }
 
     /// What is left where it is, and why.
@@ -130,9 +197,15 @@ impl Program {
     }
 }
 
-/// What the map places in loaded output sections, fill aside.
+/// The pieces of the map that become units.
 fn loaded<'a>(landing: &'a Landing, linked: &Linked) -> Vec<&'a Placed> {
-    landing.placed.iter().filter(|p| p.section != FILL && linked.loads(&p.output)).collect()
+    landing.placed.iter().filter(|p| taken(p, linked)).collect()
+}
+
+/// Whether a piece of the map becomes a unit. Fill does not, nor what fills up the relocated read-only part, which comes
+/// and goes with the addresses.
+fn taken(piece: &Placed, linked: &Linked) -> bool {
+    piece.section != FILL && piece.output != RELRO_PADDING && linked.loads(&piece.output)
 }
 
 struct Reader<'a> {
@@ -162,8 +235,8 @@ impl Reader<'_> {
                         section: p.section.clone(),
                         index: std::mem::replace(nth, *nth + 1),
                     };
-                    let align = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
-                    unit(key, p, align, Class::kept(why))
+                    let guess = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
+                    unit(key, p, p.align.unwrap_or(guess), Class::kept(why))
                 }
             };
             units.push(unit);
@@ -188,7 +261,7 @@ impl Reader<'_> {
             Lookup::Source(index) => index,
             Lookup::Not(why) => return Ok(Err(why.into_owned())),
         };
-        if p.section == "COMMON" || p.section == "LARGE_COMMON" {
+        if matches!(p.section.as_str(), "COMMON" | "LARGE_COMMON" | ".common" | ".tls_common") {
             return Ok(Err("COMMON symbols have no section (build with -fno-common)".into()));
         }
         let sections = self.sources.list.get(index).map(|s| s.object.sections.as_slice()).unwrap_or_default();
@@ -220,7 +293,7 @@ impl Reader<'_> {
             class => class,
         };
         let merged_away = p.size == 0 && head.size > 0;
-        let model_align = if merged_away { 1 } else { head.align };
+        let model_align = if merged_away { 1 } else { head.align.max(p.align.unwrap_or(1)) };
         Unit { source: Some((source, section)), model_align, ..unit(key, p, head.align, class) }
     }
 }
@@ -234,6 +307,8 @@ fn unit(key: UnitKey, p: &Placed, align: u64, class: Class) -> Unit {
         align,
         class,
         model_align: align,
+        told: p.align.is_some(),
+        skip: 0,
         source: None,
         held: Vec::new(),
     }
@@ -285,7 +360,7 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     let mut count = 0usize;
     for p in &landing.placed {
         before.push(count);
-        count += usize::from(p.section != FILL && linked.loads(&p.output));
+        count += usize::from(taken(p, linked));
     }
     before.push(count);
     for b in &landing.brackets {
@@ -299,26 +374,68 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     }
 }
 
-/// Output sections in the map's order, as ranges of units; a name that comes twice is two rows.
-fn rows(units: &[Unit]) -> Vec<(String, std::ops::Range<usize>)> {
-    let mut rows: Vec<(String, std::ops::Range<usize>)> = Vec::new();
+/// Output sections in the map's order; a name that comes twice is two rows.
+fn rows(units: &[Unit]) -> Vec<Span> {
+    let mut rows: Vec<Span> = Vec::new();
     for (i, unit) in units.iter().enumerate() {
         match rows.last_mut() {
-            Some((name, row)) if *name == unit.output => row.end = i + 1,
-            _ => rows.push((unit.output.clone(), i..i + 1)),
+            Some(row) if row.output == unit.output => row.units.end = i + 1,
+            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, align: 1, follows: None }),
         }
     }
     rows
 }
 
-/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
+fn takes_room(output: &str) -> bool {
+    output != ".tbss"
+}
+
+/// Finds the rows that start where the rows before end. lld and mold go on in the next page at the same place in it
+/// where a segment begins; GNU ld and gold do so too at times, but move what is relocated and then read-only so that it
+/// *ends* at a page.
+fn chain(rows: &mut [Span], units: &[Unit], landing: &Landing, relro: Option<&std::ops::Range<u64>>) {
+    let from_its_end = |start: u64| {
+        let inside = relro.is_some_and(|r| r.start <= start && start <= r.end);
+        inside && matches!(landing.dialect, Dialect::Gnu | Dialect::Gold)
+    };
+    let mut end: Option<u64> = None;
+    for row in rows {
+        let units = units.get(row.units.clone()).unwrap_or_default();
+        let Some(start) = units.first().map(|u| u.address) else { continue };
+        let widest = units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1);
+        let told = landing.outputs.iter().find(|o| o.name == row.output && o.address == start).and_then(|o| o.align);
+        row.align = told.unwrap_or(widest);
+        // What the linker makes itself may be aligned further than a map says.
+        let most = if told.is_some() { row.align } else { low_bit(start).min(LINE) };
+        let aligns = std::iter::successors(Some(row.align), |a| a.checked_mul(2)).take_while(|a| *a <= most);
+        let after = aligns.filter_map(|a| Some((a, start.wrapping_sub(end?.checked_next_multiple_of(a)?))));
+        let found = after.filter(|(_, pages)| pages.is_multiple_of(PAGE)).find(|_| !from_its_end(start));
+        if let Some((align, pages)) = found {
+            (row.align, row.follows) = (align, Some(pages));
+        }
+        if takes_room(&row.output) {
+            end = units.last().map(|u| u.address.saturating_add(u.size));
+        }
+    }
+}
+
+/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what. Or it moved
+/// on, by bytes that are told by the address too.
 fn model(row: &mut [Unit]) {
     let Some(mut end) = row.first().map(|u| u.address) else { return };
     for unit in row {
         let up = |align: u64| end.checked_next_multiple_of(align.max(1));
-        let shown = low_bit(unit.address).min(4096);
-        if up(unit.model_align) != Some(unit.address) && up(shown) == Some(unit.address) {
-            unit.model_align = shown;
+        if up(unit.model_align) != Some(unit.address) {
+            // What the linker makes itself is aligned to little: the least that explains it. A script's is the most.
+            let shown = low_bit(unit.address).min(4096);
+            let mut aligns = std::iter::successors(Some(unit.model_align.max(1)), |a| a.checked_mul(2));
+            let least = aligns.find(|&a| a >= shown || up(a) == Some(unit.address));
+            let shown = if unit.source.is_none() { least.unwrap_or(shown) } else { shown };
+            if up(shown) == Some(unit.address) && !unit.told {
+                unit.model_align = shown;
+            } else {
+                unit.skip = unit.address.saturating_sub(end);
+            }
         }
         end = unit.address.saturating_add(unit.size);
     }
@@ -337,9 +454,43 @@ fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
     }
 }
 
-fn dropped(sources: &[Source], units: &[Unit]) -> u32 {
+/// (object, section) of loaded sections with content that are nowhere in the map: garbage, twins of a group, folded.
+/// Merged ones, unwind tables and notes are not counted: some linkers list what they make of them, not where it came from.
+fn unplaced(sources: &[Source], units: &[Unit]) -> Vec<(usize, usize)> {
     let placed: BTreeSet<(usize, usize)> = units.iter().filter_map(|u| u.source).collect();
     let all =
         sources.iter().enumerate().flat_map(|(o, s)| s.object.sections.iter().enumerate().map(move |(i, s)| (o, i, s)));
-    all.filter(|(o, i, s)| s.allocated() && s.size > 0 && !placed.contains(&(*o, *i))).count() as u32
+    all.filter(|(_, _, s)| s.allocated() && s.size > 0 && s.taken_whole())
+        .map(|(o, i, _)| (o, i))
+        .filter(|at| !placed.contains(at))
+        .collect()
+}
+
+/// Keeps what other sections were folded into (`--icf`): with a pad it would no longer be equal to them, and they would
+/// come back. One is folded that was dropped, has a unit's bytes, and whose symbols the linked file has at that unit, or
+/// which has no symbols to tell. A twin of its group is none: it was dropped for its name before anything was compared.
+fn folded(units: &mut [Unit], unplaced: &[(usize, usize)], sources: &Sources, linked: &Linked) {
+    type Content<'a> = (&'a [u8], u64);
+    let content = |(object, index): (usize, usize)| -> Option<(Content, &Section)> {
+        let source = sources.list.get(object)?;
+        let section = source.object.sections.get(index).filter(|s| s.has_bytes())?;
+        let from = usize::try_from(section.offset).ok()?;
+        let bytes = sources.pristine(source).get(from..)?.get(..usize::try_from(section.size).ok()?)?;
+        Some(((bytes, section.flags & !GROUP), section))
+    };
+    let mut gone: BTreeMap<Content, Vec<&Section>> = BTreeMap::new();
+    for (what, section) in unplaced.iter().filter_map(|&at| content(at)) {
+        gone.entry(what).or_default().push(section);
+    }
+    for unit in units.iter_mut().filter(|u| u.class.paddable()) {
+        let Some((what, own)) = unit.source.and_then(content) else { continue };
+        let into_it = |s: &&&Section| {
+            let twin = s.flags & own.flags & GROUP != 0 && s.name == own.name;
+            let there = |y: &Symbol| linked.has_at(&y.name, unit.address.wrapping_add(y.value));
+            !twin && (s.symbols.is_empty() || linked.symbols.is_empty() || s.symbols.iter().any(there))
+        };
+        if let Some(other) = gone.get(&what).and_then(|all| all.iter().find(into_it)) {
+            unit.class = Class::kept(format!("another section, {}, was folded into it (--icf)", other.name));
+        }
+    }
 }

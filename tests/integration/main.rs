@@ -11,6 +11,7 @@
 mod diff;
 mod exit_codes;
 mod link;
+mod matrix;
 mod measure;
 mod scan;
 mod tidy;

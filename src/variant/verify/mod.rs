@@ -5,7 +5,7 @@ mod linked;
 mod object;
 mod proof;
 
-pub use linked::Linked;
+pub use linked::{Linked, RELRO_PADDING};
 pub use object::{archive, patched};
 pub use proof::{Proof, prove};
 

@@ -1,0 +1,372 @@
+//! Every linker × every language × every kind of variant: captured, linked anew, proven, run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use straddle::link::{self, Build, Link, Request};
+use straddle::variant::{self, Aim, Common, Landed, Lead, Plan, Program, Targets, Variant};
+
+const LINKERS: [&str; 5] = ["bfd", "gold", "lld", "mold", "rust-lld"];
+
+/// How a program of two versions is built. `{ld}` stands for the compiler driver's choice of a linker.
+struct Language {
+    name: &'static str,
+    /// Must be installed.
+    compiler: &'static str,
+    sources: &'static [(&'static str, &'static str)],
+    /// What it links: `x`.
+    build: &'static str,
+    /// What both versions print.
+    prints: &'static str,
+}
+
+/// In patched: eight bytes and a function in front of the hot data.
+const NEW: &str =
+    "unsigned long irrelevant_mask = 1; long irrelevant(long x) { return x * 5 + (long)irrelevant_mask; }\n";
+
+const HOT_C: &str = "#include <stddef.h>\n\
+    long common_one; long common_four[4]; __thread long tls_set = 3; __thread long tls_zero;\n\
+    static long hits; long table[5] __attribute__((aligned(32))) = {1, 2, 3, 4, 5}; static const long odd[3] = {7, 9, 11};\n\
+    struct entry { const char *name; long value; };\n\
+    static const struct entry one __attribute__((section(\"walked\"), used, retain)) = {\"one\", 1};\n\
+    long *const pointers[2] = {&table[1], &table[2]};\n\
+    __attribute__((noinline)) long twice(long x) { return x + x; }\n\
+    long hot(long x) { hits++; common_one += x; common_four[1]++; tls_zero++; return twice(x) + odd[x & 1] + tls_set + tls_zero + *pointers[x & 1] + hits + common_one; }\n";
+const MAIN_C: &str = "#include <stdio.h>\nstruct entry { const char *name; long value; };\n\
+    extern const struct entry __start_walked[], __stop_walked[]; long hot(long); long buffer[9] = {4};\n\
+    static const struct entry two __attribute__((section(\"walked\"), used, retain)) = {\"two\", 2};\n\
+    long work(void) { long n = 0; for (const struct entry *e = __start_walked; e != __stop_walked; e++) n += e->value;\n\
+    return hot(1) + hot(2) + buffer[0] + 1000 * n; }\n\
+    int main(void) { printf(\"%ld\\n\", work()); return 0; }\n";
+
+const BOX_H: &str = "#include <map>\n#include <stdexcept>\n#include <string>\n\
+    template <class T> struct Box { virtual ~Box() = default; virtual T get(T x) { if (x > 3) throw std::range_error(\"big\"); return x; } };\n\
+    inline std::map<int, std::string> &names() { static std::map<int, std::string> m{{1, \"a\"}}; return m; }\n\
+    struct Counted { long n; Counted() : n(4) {} }; inline thread_local Counted counted; extern thread_local long plain;\n";
+
+const C_OBJECTS: &str =
+    "-O1 -fcommon -ffunction-sections -fdata-sections -c main.c hot.c new.c; rm -f libhot.a; ar rcs libhot.a hot.o; ";
+
+const LANGUAGES: [Language; 6] = [
+    Language {
+        name: "C, gcc",
+        compiler: "gcc",
+        sources: &[("main.c", MAIN_C), ("hot.c", HOT_C)],
+        build: "gcc {objects} gcc {ld} main.o new.o libhot.a -o x",
+        prints: "3047\n",
+    },
+    Language {
+        name: "C, clang",
+        compiler: "clang",
+        sources: &[("main.c", MAIN_C), ("hot.c", HOT_C)],
+        build: "clang {objects} clang {ld} -Wl,--gc-sections main.o new.o -L. -lhot -o x",
+        prints: "3047\n",
+    },
+    Language {
+        name: "C, static",
+        compiler: "gcc",
+        sources: &[("main.c", MAIN_C), ("hot.c", HOT_C)],
+        build: "gcc {objects} gcc {ld} -static main.o new.o libhot.a -o x",
+        prints: "3047\n",
+    },
+    Language {
+        name: "C, shared object",
+        compiler: "gcc",
+        sources: &[("main.c", MAIN_C), ("hot.c", HOT_C)],
+        build: "gcc -fPIC {objects} gcc {ld} -shared -Wl,-soname,x.so main.o new.o hot.o -o x",
+        prints: "3047\n",
+    },
+    Language {
+        name: "C++",
+        compiler: "g++",
+        sources: &[
+            ("box.h", BOX_H),
+            (
+                "a.cc",
+                "#include \"box.h\"\nthread_local long plain = 7; long calls = 1;\n\
+                 long f(int x) { Box<int> b; calls++; try { return b.get(x) + plain + counted.n; } catch (std::range_error &) { return -1; } }\n",
+            ),
+            (
+                "main.cc",
+                "#include \"box.h\"\n#include <cstdio>\nlong f(int); int main() { Box<int> b; names()[2] = \"b\"; plain++;\n\
+                 std::printf(\"%ld %ld %ld %d %zu\\n\", f(1), f(5), counted.n, b.get(2), names().size()); }\n",
+            ),
+        ],
+        build: "g++ -O1 -c main.cc a.cc; gcc -c new.c; g++ {ld} main.o new.o a.o -o x",
+        prints: "13 -1 4 2 2\n",
+    },
+    Language {
+        name: "Rust",
+        compiler: "rustc",
+        sources: &[(
+            "x.rs",
+            "use std::{cell::Cell, collections::BTreeMap, sync::atomic::{AtomicU64, Ordering}};\n\
+             static HITS: AtomicU64 = AtomicU64::new(3); static TABLE: [u64; 4] = [1, 2, 3, 4];\n\
+             thread_local! { static LOCAL: Cell<u64> = const { Cell::new(5) } }\n\
+             mod inner { #[inline(never)] pub fn work(x: u64) -> u64 { super::TABLE[(x & 3) as usize] * x } }\n\
+             fn main() { let mut m = BTreeMap::new(); for x in 0..9u64 { m.insert(x, format!(\"{}\", inner::work(x))); }\n\
+             LOCAL.with(|l| l.set(l.get() + HITS.fetch_add(1, Ordering::Relaxed)));\n\
+             let caught = std::panic::catch_unwind(|| { if HITS.load(Ordering::Relaxed) == 4 { std::panic::panic_any(1u8) } }).is_err();\n\
+             println!(\"{} {} {caught}\", m[&7], LOCAL.with(Cell::get)); }\n",
+        )],
+        build: "rustc -O -C codegen-units=2 -C panic=unwind {ld} x.rs -o x 2>&1",
+        prints: "28 8 true\n",
+    },
+];
+
+/// A version of a program, captured.
+struct Version {
+    link: Link,
+    program: Program,
+    scratch: PathBuf,
+}
+
+struct Cell {
+    dir: tempfile::TempDir,
+    language: &'static Language,
+    base: Version,
+    patched: Version,
+    common: Common,
+}
+
+fn sh(dir: &Path, script: &str) -> Result<String, String> {
+    let out = Command::new("sh").args(["-ec", script]).current_dir(dir).output().map_err(|e| e.to_string())?;
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.success() {
+        Ok(said)
+    } else {
+        Err(format!("{} {said} {}", out.status, String::from_utf8_lossy(&out.stderr)))
+    }
+}
+
+/// Whether a program is there.
+fn have(program: &str) -> bool {
+    sh(Path::new("/"), &format!("command -v {program}")).is_ok()
+}
+
+/// The folder with rustc's own linker, under the name that compilers look for.
+fn gcc_ld() -> Option<String> {
+    let root = sh(Path::new("/"), "rustc --print sysroot").ok()?;
+    let found = sh(Path::new("/"), &format!("ls -d {}/lib/rustlib/*/bin/gcc-ld", root.trim())).ok()?;
+    found.lines().next().map(str::to_owned)
+}
+
+/// What the compiler driver is told, or why this cell cannot be.
+fn choice(linker: &str, language: &Language) -> Result<String, String> {
+    let program = match linker {
+        "mold" => "mold".to_owned(),
+        "rust-lld" => "rustc".to_owned(),
+        _ => format!("ld.{linker}"),
+    };
+    if let Some(missing) = [program.as_str(), language.compiler].into_iter().find(|p| !have(p)) {
+        return Err(missing.to_owned());
+    }
+    let words = match linker {
+        "rust-lld" => format!("-B{} -fuse-ld=lld", gcc_ld().ok_or("rust-lld")?),
+        _ => format!("-fuse-ld={linker}"),
+    };
+    let rust = language.compiler == "rustc";
+    if rust && linker == "lld" {
+        // gcc would take the lld of rustc, whose folder rustc names first.
+        return have("clang")
+            .then(|| "-C linker=clang -C link-arg=--ld-path=ld.lld ".to_owned())
+            .ok_or("clang".to_owned());
+    }
+    Ok(words.split(' ').map(|w| if rust { format!("-C link-arg={w} ") } else { format!("{w} ") }).collect())
+}
+
+fn version(dir: &Path, language: &Language, choice: &str, patched: bool) -> Result<Version, String> {
+    let tree = dir.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    for (name, text) in language.sources {
+        let mut text = (*text).to_owned();
+        if name.ends_with(".rs") && patched {
+            text.push_str("#[used] static IRRELEVANT: AtomicU64 = AtomicU64::new(1);\n");
+            text.push_str("#[unsafe(no_mangle)] pub extern \"C\" fn irrelevant(x: u64) -> u64 { x * 5 + IRRELEVANT.load(Ordering::Relaxed) }\n");
+        }
+        fs::write(tree.join(name), text).unwrap();
+    }
+    fs::write(tree.join("new.c"), if patched { NEW } else { "" }).unwrap();
+    let name = if patched { "patched" } else { "base" };
+    let build = language.build.replace("{objects}", C_OBJECTS).replace("{ld}", choice);
+    let request =
+        Request { build: Build::Shell(build), dir: tree, store: dir.join(name), link: Some("x".into()), stop: None };
+    let said = |e: straddle::error::Error| e.to_string();
+    let capture = link::capture(&request).map_err(said)?;
+    let link = capture.select(Some("x")).map_err(said)?;
+    let scratch = dir.join(format!("{name}-scratch"));
+    fs::create_dir(&scratch).unwrap();
+    link.prove_pass_through(&scratch).map_err(said)?;
+    let program = Program::open(&link, &scratch).map_err(said)?;
+    Ok(Version { link, program, scratch })
+}
+
+impl Cell {
+    fn build(linker: &str, language: &'static Language, choice: &str) -> Result<Cell, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let base = version(dir.path(), language, choice, false).map_err(|e| format!("base: {e}"))?;
+        let patched = version(dir.path(), language, choice, true).map_err(|e| format!("patched: {e}"))?;
+        let linked_by = base.link.captured().linker.path.to_string_lossy().into_owned();
+        let own = linker == "rust-lld";
+        if !linked_by.contains(linker.trim_start_matches("rust-")) || linked_by.contains("gcc-ld") != own {
+            return Err(format!("{linked_by} did the link"));
+        }
+        let common = variant::common(&base.program, &patched.program);
+        Ok(Cell { dir, language, base, patched, common })
+    }
+
+    /// Runs a variant, and compares what it says.
+    fn run(&self, variant: &Path) -> Result<(), String> {
+        let path = variant.display();
+        let said = match self.language.name {
+            "C, shared object" => {
+                let script = format!("python3 -c \"import ctypes; print(ctypes.CDLL('{path}').work())\"");
+                sh(self.dir.path(), &script)
+            }
+            _ => sh(self.dir.path(), &format!("'{path}' 2>/dev/null")),
+        };
+        match said {
+            Ok(said) if said == self.language.prints => Ok(()),
+            other => Err(format!("it said {other:?}")),
+        }
+    }
+
+    fn land(&self, v: &Version, kind: &str, targets: Targets, lead: Lead) -> Result<Landed, String> {
+        let aim = Aim { kind: kind.into(), targets, lead, ..Aim::default() };
+        let path = v.scratch.join(kind);
+        let landed = variant::land(&v.program, &v.link, &aim, &path).map_err(|e| e.to_string())?;
+        self.run(&path).map(|()| landed)
+    }
+
+    fn make(&self, v: &Version, plan: &Plan) -> Result<Variant, String> {
+        let path = v.scratch.join(&plan.kind);
+        let made = variant::make(&v.program, &v.link, plan, &path).map_err(|e| e.to_string())?;
+        self.run(&path).map(|()| made)
+    }
+
+    fn no_op(&self) -> Result<String, String> {
+        let made = self.make(&self.base, &Plan::no_op())?;
+        let same = fs::read(&made.path).unwrap() == *self.base.link.original().unwrap();
+        same.then(|| format!("{} units", made.proof.units)).ok_or_else(|| "other bytes than the build's".into())
+    }
+
+    /// Both versions on one drawn landing, but for what is named.
+    fn random(&self) -> Result<String, String> {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let targets = variant::random_targets(&self.base.program, &self.patched.program, &mut rng);
+        let lead = variant::random_lead(&self.base.program, &mut rng);
+        let b = self.land(&self.base, "random", targets.clone(), lead.clone())?;
+        let p = self.land(&self.patched, "random", targets.clone(), lead)?;
+        self.matched(&[&b, &p], targets.len())
+    }
+
+    /// Patched on the landing that base was built with.
+    fn transplant(&self) -> Result<String, String> {
+        let as_built = variant::targets_as_built(&self.base.program);
+        let targets: Targets = as_built.into_iter().filter(|(k, _)| self.common.has(k)).collect();
+        let of = targets.len();
+        let landed = self.land(&self.patched, "transplant", targets, Lead::new())?;
+        self.matched(&[&landed], of)
+    }
+
+    /// All common units of the landings are on one phase, or named; few are named.
+    fn matched(&self, landed: &[&Landed], of: usize) -> Result<String, String> {
+        let named: BTreeMap<_, _> = landed.iter().flat_map(|l| l.unmatched.iter().map(|(k, why)| (k, why))).collect();
+        for l in landed {
+            for (key, planned, actual) in &l.variant.landing {
+                if planned.is_some_and(|p| p != *actual) {
+                    return Err(format!("{key} is on {actual}, planned was {planned:?}"));
+                }
+            }
+            if l.variant.proof.targets as usize + named.len() < of {
+                return Err(format!("{} of {of} targets, {} named", l.variant.proof.targets, named.len()));
+            }
+        }
+        // gold counts its fill in the order in which it meets code, and then sorts: that follows no arithmetic.
+        let gold = self.base.link.captured().linker.path.to_string_lossy().contains("gold");
+        let unexpected = named.iter().filter(|(_, why)| !(gold && why.starts_with("the linker put it")));
+        let few = unexpected.count() <= 4 + of / 25;
+        let first = || named.iter().take(8).map(|(k, why)| format!("{k}: {why}")).collect::<Vec<_>>().join("\n      ");
+        few.then(|| format!("{}/{of}", of - named.len()))
+            .ok_or_else(|| format!("{} of {of} unmatched:\n      {}", named.len(), first()))
+    }
+
+    /// Everything stays on its phase, and something moves.
+    fn placebo(&self) -> Result<String, String> {
+        let program = &self.base.program;
+        let lead = variant::random_lead(program, &mut ChaCha8Rng::seed_from_u64(11));
+        let targets = variant::targets_as_built(program);
+        let of = targets.len();
+        let landed = self.land(&self.base, "placebo", targets.clone(), lead)?;
+        if let Some((key, why)) = landed.unmatched.first() {
+            return Err(format!("{} unmatched, {key}: {why}", landed.unmatched.len()));
+        }
+        let mut moved = BTreeSet::new();
+        for (unit, (at, _)) in program.units.iter().zip(&landed.variant.places) {
+            let far = at.wrapping_sub(unit.address);
+            if targets.contains_key(&unit.key) && far != 0 {
+                moved.insert(far);
+                if far % 64 != 0 {
+                    return Err(format!("{} moved by {far}", unit.key));
+                }
+            }
+        }
+        (!moved.is_empty()).then(|| format!("{of}")).ok_or_else(|| "nothing moved".into())
+    }
+
+    fn align_all(&self) -> Result<String, String> {
+        let plan = variant::align_all(&self.patched.program, 64, 64);
+        let made = self.make(&self.patched, &plan)?;
+        Ok(made.proof.targets.to_string())
+    }
+}
+
+type Kind = fn(&Cell) -> Result<String, String>;
+const KINDS: [(&str, Kind); 5] = [
+    ("no-op", Cell::no_op),
+    ("random", Cell::random),
+    ("placebo", Cell::placebo),
+    ("align-all", Cell::align_all),
+    ("transplant", Cell::transplant),
+];
+
+/// One row of the matrix: a linker and a language.
+fn row(linker: &'static str, language: &'static Language) -> Vec<(&'static str, Result<String, String>)> {
+    let cell = match choice(linker, language) {
+        Err(missing) if std::env::var_os("CI").is_none() => return vec![("all", Ok(format!("skipped: no {missing}")))],
+        Err(missing) => return vec![("all", Err(format!("{missing} is not installed")))],
+        Ok(choice) => Cell::build(linker, language, &choice),
+    };
+    match cell {
+        Ok(cell) => KINDS.iter().map(|(name, kind)| (*name, kind(&cell))).collect(),
+        Err(why) => vec![("build", Err(why))],
+    }
+}
+
+#[test]
+fn landing_holds_under_every_linker_for_every_language() {
+    let cells: Vec<_> = LINKERS.iter().flat_map(|l| LANGUAGES.iter().map(move |g| (*l, g))).collect();
+    let rows = Mutex::new(BTreeMap::new());
+    cells.par_iter().for_each(|(linker, language)| {
+        let row = row(linker, language);
+        rows.lock().unwrap().insert((*linker, language.name), row);
+    });
+    let mut failed = Vec::new();
+    for ((linker, language), row) in rows.into_inner().unwrap() {
+        let cells = row.iter().map(|(kind, result)| match result {
+            Ok(said) => format!("{kind} {said}"),
+            Err(_) => format!("{kind} FAILED"),
+        });
+        println!("{linker:9} {language:17} {}", cells.collect::<Vec<_>>().join(" · "));
+        for (kind, why) in row.iter().filter_map(|(k, r)| Some((k, r.as_ref().err()?))) {
+            failed.push(format!("{linker}, {language}, {kind}: {why}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
