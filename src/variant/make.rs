@@ -1,11 +1,11 @@
 //! A plan, linked and proven.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::patch::Edit;
 use super::plan::Plan;
-use super::program::Program;
+use super::program::{Program, Unit};
 use super::solve::{Solved, solve_from};
 use super::verify::{Linked, Proof, prove};
 use super::{Lead, Lines, Targets, UnitKey, phase};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::image::map::Landing;
 use crate::link::{Relink, discard};
 use crate::open;
-use crate::units::Phase;
+use crate::units::{Addr, LineSize, Phase, Span};
 
 /// A linked file whose landing is proven.
 #[derive(Clone, Debug)]
@@ -40,6 +40,12 @@ pub struct Aim {
     pub lead: Lead,
     /// Distances to be kept or reached; what cannot be is not named by [`land`], but by [`super::differences`].
     pub lines: Lines,
+    /// Whole lines behind units: what follows stays on its phase, and moves.
+    pub behind: BTreeMap<UnitKey, u64>,
+    /// The variant is about this unit: it fails where the unit cannot be given its phase.
+    pub subject: Option<UnitKey>,
+    /// No other unit may have a byte on a line of the subject.
+    pub alone: bool,
 }
 
 /// A variant, and the units of its aim that are not on their phase.
@@ -61,7 +67,7 @@ pub fn make(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) ->
 
 /// Solves pads for an aim, links into `output`, corrects the plan by the starts of output sections that the linker
 /// chose, and proves the result. What the plan still misses is named in [`Landed::unmatched`], and no longer promised.
-/// Fails as [`make`] does.
+/// Fails as [`make`] does, and when the aim's subject misses what is wanted of it.
 pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> Result<Landed> {
     let mut starts = BTreeMap::new();
     let mut last: Option<Plan> = None;
@@ -80,10 +86,37 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
             plan.targets.remove(&key);
             unmatched.push((key, format!("the linker put it on phase {actual}")));
         }
+        subject(program, aim, &unmatched, &attempt.places).inspect_err(|_| discard(output))?;
         let variant = finish(program, plan, attempt, output)?;
         return Ok(Landed { variant, unmatched });
     }
     Err(Error::input("linking a variant", "no attempt was made"))
+}
+
+/// Fails when the unit that the variant is about missed its phase, or shares a line that it was to own.
+fn subject(program: &Program, aim: &Aim, unmatched: &[Unmatched], places: &[(u64, u64)]) -> Result<()> {
+    let Some(key) = &aim.subject else { return Ok(()) };
+    let doing = || format!("moving {key} ({})", aim.kind);
+    if let Some((_, why)) = unmatched.iter().find(|(k, _)| k == key) {
+        return Err(Error::input(doing(), why.clone()));
+    }
+    match sharing(program, places, key).filter(|_| aim.alone) {
+        Some(other) => Err(Error::input(doing(), format!("{other} still shares a line with it"))),
+        None => Ok(()),
+    }
+}
+
+/// A unit with a byte on a line of `key`'s. `.tbss` takes no room in the image.
+fn sharing<'a>(program: &'a Program, places: &[(u64, u64)], key: &UnitKey) -> Option<&'a UnitKey> {
+    let lines = |address: u64, size: u64| Span { start: Addr(address), size }.lines(LineSize::B64);
+    let units = || program.units.iter().zip(places).filter(|(u, _)| u.size > 0 && u.output != ".tbss");
+    let (subject, &(address, _)) = units().find(|(u, _)| u.key == *key)?;
+    let own = lines(address, subject.size);
+    let overlaps = |u: &Unit, at: u64| {
+        let other = lines(at, u.size);
+        u.key != *key && other.start() <= own.end() && own.start() <= other.end()
+    };
+    units().find(|(u, (at, _))| overlaps(u, *at)).map(|(u, _)| &u.key)
 }
 
 /// A link that is not proven yet.
@@ -106,11 +139,16 @@ fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> 
 /// The plan as edits of ELF sections: object, section → edit.
 fn edits(program: &Program, plan: &Plan) -> Result<BTreeMap<usize, BTreeMap<usize, Edit>>> {
     let mut edits: BTreeMap<usize, BTreeMap<usize, Edit>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&UnitKey> = program.units.iter().map(|u| &u.key).filter(|k| !seen.insert(*k)).collect();
     for key in plan.pads.keys().chain(plan.aligns.keys()).chain(plan.targets.keys()) {
         let doing = || format!("reading the plan for {key}");
         let unit = program.unit(key).ok_or_else(|| {
             Error::input(doing(), "the link has no such unit").hint("a plan fits the build that it was made for")
         })?;
+        if twice.contains(key) {
+            return Err(Error::input(doing(), "the link has two such units, which nothing tells apart"));
+        }
         let edit = Edit { pad: plan.pads.get(key).copied().unwrap_or(0), align: plan.aligns.get(key).copied() };
         if edit == Edit::default() {
             continue;

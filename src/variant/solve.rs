@@ -54,8 +54,9 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
         after = next.and_then(|next| settled.end.checked_next_multiple_of(widest(next)));
         solved.places.extend(settled.at.iter().zip(*units).map(|(&at, unit)| (at, unit.size)));
         for ((unit, slot), verdict) in units.iter().zip(&settled.pads).zip(settled.missed) {
-            if *slot > 0 {
-                solved.plan.pads.insert(unit.key.clone(), *slot);
+            let pad = *slot + behind(aim, unit);
+            if pad > 0 {
+                solved.plan.pads.insert(unit.key.clone(), pad);
             }
             match (aim.targets.get(&unit.key), verdict) {
                 (Some(_), Some(why)) => solved.unmatched.push((unit.key.clone(), why)),
@@ -77,13 +78,18 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
         (from < i).then_some((from, gap.lines))
     };
     let slot = |(i, unit): (usize, &Unit)| Slot {
-        size: unit.size,
+        size: unit.size + behind(aim, unit),
         align: unit.model_align,
         paddable: unit.class.paddable(),
         target: aim.targets.get(&unit.key).map(|p| u64::from(p.0)),
         gap: gap(i, unit),
     };
     units.iter().enumerate().map(slot).collect()
+}
+
+/// Bytes behind a unit that the aim asks for: whole lines, so that no other phase has to give way.
+fn behind(aim: &Aim, unit: &Unit) -> u64 {
+    aim.behind.get(&unit.key).copied().unwrap_or(0) * LINE
 }
 
 /// Whether the row `next` is a `.bss` that starts where its alignment puts it after `units`. Others start at a page, or

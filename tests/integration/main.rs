@@ -15,3 +15,4 @@ mod measure;
 mod scan;
 mod tidy;
 mod variant;
+mod variants;

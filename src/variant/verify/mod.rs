@@ -3,10 +3,12 @@
 
 mod linked;
 mod object;
+pub mod places;
 mod proof;
 
 pub use linked::Linked;
 pub use object::{archive, patched};
+pub use places::By;
 pub use proof::{Proof, prove};
 
 use std::ops::Range;
