@@ -56,6 +56,11 @@ pub trait Relink: Sync {
     /// The pristine bytes of an input.
     fn bytes(&self, input: usize) -> Result<Bytes>;
 
+    /// The names of those inputs whose order is not the build's own, in their order; none where all stand as built.
+    fn order(&self) -> &[String] {
+        &[]
+    }
+
     /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`
     /// changed. Nothing is left at `output` when it fails.
     fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked>;

@@ -165,6 +165,27 @@ pub fn aligned(program: &Program, families: &[Family], align: u64) -> Plan {
     align_all(program, to(Family::Data), to(Family::Text))
 }
 
+/// The build's own objects, `names` as they stand on the link line, in a drawn order that is not the build's. Fails where
+/// there are fewer than two.
+pub fn shuffled(names: &[String], rng: &mut impl Rng) -> Result<Plan> {
+    if names.len() < 2 {
+        let problem = format!("{} of the build's own objects stand on the link line, not two", names.len());
+        return Err(Error::input("ordering the objects", problem).hint("members of archives keep their order"));
+    }
+    let mut order = names.to_vec();
+    while order == names {
+        (1..order.len()).rev().for_each(|i| order.swap(i, rng.random_range(0..=i)));
+    }
+    Ok(Plan { kind: "order".into(), order, ..Plan::default() })
+}
+
+/// The objects that differ behind those that do not, each in the order they have.
+#[must_use]
+pub fn last(names: &[String], differ: impl Fn(&str) -> bool) -> Plan {
+    let (last, first): (Vec<String>, Vec<String>) = names.iter().cloned().partition(|name| differ(name));
+    Plan { kind: "changed-last".into(), order: [first, last].concat(), ..Plan::default() }
+}
+
 /// The landing as built, and what one unit needs to leave it.
 fn about(program: &Program, unit: &Unit, kind: &str) -> Result<Aim> {
     if let Class::Kept(why) = &unit.class {
@@ -210,6 +231,21 @@ fn of(families: &[Family], unit: &Unit) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn orders_are_drawn_and_the_changed_go_last() {
+        use rand::SeedableRng;
+        let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..40 {
+            let order = shuffled(&names, &mut rand_chacha::ChaCha8Rng::seed_from_u64(seed)).unwrap().order;
+            assert_ne!(order, names);
+            seen.insert(order);
+        }
+        assert_eq!(seen.len(), 5, "every order but the build's");
+        assert!(shuffled(&names[..1], &mut rand_chacha::ChaCha8Rng::seed_from_u64(1)).is_err());
+        assert_eq!(last(&names, |n| n == "a").order, ["b", "c", "a"]);
+    }
 
     #[test]
     fn the_nearest_names_come_first() {

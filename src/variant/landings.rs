@@ -131,8 +131,15 @@ impl Landings {
         programs: &[&Program],
         mut versions: Vec<VersionAsBuilt>,
         variants: Vec<Entry>,
-        problems: Vec<String>,
+        mut problems: Vec<String>,
     ) -> Landings {
+        let mut first = BTreeMap::new();
+        for entry in &variants {
+            let same = *first.entry((entry.version, entry.hash.as_str())).or_insert(entry.file.as_str());
+            if same != entry.file {
+                problems.push(format!("{} is the same file as {same}: there are fewer layouts than draws", entry.file));
+            }
+        }
         for entry in &variants {
             let units = versions.get_mut(entry.version).map(|v| v.units.as_mut_slice()).unwrap_or_default();
             units.iter_mut().zip(&entry.proven_by).for_each(|(u, by)| u.proven_by = u.proven_by.max(*by));

@@ -7,7 +7,7 @@ use super::patch::Edit;
 use super::plan::Plan;
 use super::program::{Program, Unit};
 use super::solve::{Solved, solve_from};
-use super::verify::{Linked, Proof, prove};
+use super::verify::{Linked, Proof, order, prove};
 use super::{Lead, Lines, Targets, UnitKey, phase};
 use crate::error::{Error, Result};
 use crate::image::map::Landing;
@@ -65,6 +65,27 @@ pub fn make(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) ->
     finish(program, plan.clone(), attempt, output)
 }
 
+/// As [`make`], for a plan that orders the objects anew: `link` must have that order already. Proves that the program is
+/// the same as the one in the build's own order, `program`, whose units the variant then tells about.
+pub fn make_ordered(
+    program: &Program,
+    link: &dyn Relink,
+    plan: &Plan,
+    scratch: &Path,
+    output: &Path,
+) -> Result<Variant> {
+    let ordered = Program::open(link, scratch)?;
+    let same = order::same_program(program, &ordered).map_err(|why| {
+        refused(plan, why).hint("the order of these objects has a meaning: try another --seed, or another kind")
+    })?;
+    let made = make(&ordered, link, plan, output)?;
+    let places: Vec<(u64, u64)> = same.iter().filter_map(|&i| made.places.get(i).copied()).collect();
+    let landing = program.units.iter().zip(&places);
+    let landing =
+        landing.map(|(unit, &(address, _))| (unit.key.clone(), plan.targets.get(&unit.key).copied(), phase(address)));
+    Ok(Variant { landing: landing.collect(), places, ..made })
+}
+
 /// Solves pads for an aim, links into `output`, corrects the plan by the starts of output sections that the linker
 /// chose, and proves the result. What the plan still misses is named in [`Landed::unmatched`], and no longer promised.
 /// Fails as [`make`] does, and when the aim's subject misses what is wanted of it.
@@ -75,6 +96,7 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
         let Solved { mut plan, mut unmatched, .. } = solve_from(program, aim, &starts);
         plan.kind.clone_from(&aim.kind);
         plan.seed = aim.seed;
+        plan.order = link.order().to_vec();
         let attempt = attempt(program, link, &plan, output)?;
         let missed = missed(program, &plan, &attempt.places);
         if !missed.is_empty() && left > 0 && last.as_ref() != Some(&plan) {
@@ -127,6 +149,9 @@ struct Attempt {
 }
 
 fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> Result<Attempt> {
+    if plan.order != link.order() {
+        return Err(refused(plan, "its order of objects is not the link's".into()));
+    }
     let (replaced, objects) = program.sources.patch(&edits(program, plan)?)?;
     let linked = link.relink(&replaced, output)?;
     let read = Landing::parse(&linked.map).and_then(|landing| {

@@ -20,6 +20,8 @@ pub struct Plan {
     pub aligns: BTreeMap<UnitKey, u64>,
     /// A variant that misses one of these is refused.
     pub targets: Targets,
+    /// The build's own objects in another order ([`crate::link::Link::reordered`]); none: as built.
+    pub order: Vec<String>,
 }
 
 impl Plan {
@@ -46,6 +48,8 @@ struct PlanFile {
     schema: String,
     kind: String,
     seed: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    order: Vec<String>,
     units: Vec<Entry>,
 }
 
@@ -90,6 +94,7 @@ impl From<Plan> for PlanFile {
             schema: SCHEMA.into(),
             kind: plan.kind,
             seed: format!("{:#x}", plan.seed),
+            order: plan.order,
             units: units.into_values().collect(),
         }
     }
@@ -103,8 +108,8 @@ impl TryFrom<PlanFile> for Plan {
             return Err(format!("schema {:?} is not {SCHEMA:?}", file.schema));
         }
         let seed = file.seed.strip_prefix("0x").and_then(|s| u64::from_str_radix(s, 16).ok());
-        let mut plan =
-            Plan { kind: file.kind, seed: seed.ok_or("the seed is not 0x and hex digits")?, ..Plan::default() };
+        let seed = seed.ok_or("the seed is not 0x and hex digits")?;
+        let mut plan = Plan { kind: file.kind, seed, order: file.order, ..Plan::default() };
         let mut seen = std::collections::BTreeSet::new();
         for Entry { file, member, section, index, pad, align, phase } in file.units {
             let unit = UnitKey { file, member, section, index };
@@ -132,6 +137,7 @@ mod tests {
             pads: [(unit(".data"), 8)].into(),
             aligns: [(unit(".bss"), 64)].into(),
             targets: [(unit(".data"), Phase(24)), (unit(".text"), Phase(0))].into(),
+            order: vec!["b.o".into(), "a.o".into()],
         };
         let json = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);

@@ -251,6 +251,34 @@ fn variants_of_two_versions_land_alike() {
     assert!(!is.contains_key("extra"));
 }
 
+/// The objects of the link in address order, by a datum of each.
+fn order(at: &BTreeMap<String, u64>) -> Vec<&str> {
+    let mut names = vec!["limits", "ticker", "queue"];
+    names.sort_by_key(|n| at[*n]);
+    names
+}
+
+#[test]
+fn variants_order_objects_and_keep_the_program() {
+    let made = WORLD.variants("order", "--kind order -n 4");
+    let orders: BTreeSet<Vec<String>> =
+        made.files.iter().map(|f| order(&addresses(f)).iter().map(|n| (*n).to_owned()).collect()).collect();
+    assert!(orders.len() > 1, "{orders:?}");
+    let plan: Value =
+        serde_json::from_str(&fs::read_to_string(WORLD.path("order/demo-002.plan.json")).unwrap()).unwrap();
+    assert_eq!(plan["order"].as_array().unwrap().len(), 5, "not the archive, not the system's: {plan}");
+    let kept = WORLD.variants("order-kept", "--kind keep --plan order/demo-002.plan.json");
+    assert!(fs::read(&kept.files[0]).unwrap() == fs::read(&made.files[2]).unwrap());
+
+    // What differs goes last, so that all before it has the same addresses within its section.
+    let made = WORLD.variants("last", "--kind changed-last --with cap-patched");
+    let [b, p] = [0, 1].map(|n| addresses(&made.files[n]));
+    assert_eq!(order(&b), ["ticker", "queue", "limits"]);
+    assert_eq!((b["ticker"], b["queue"], b["push"]), (p["ticker"], p["queue"], p["push"]));
+    let built = [built(), addresses(&WORLD.path("patched/demo"))];
+    assert_ne!(built[0]["ticker"], built[1]["ticker"], "else the order changes nothing");
+}
+
 #[test]
 fn variants_are_kept_by_their_plans_and_repeat() {
     let made = WORLD.variants("drawn", "--kind random -n 3 --seed 5 -j 2");
@@ -314,7 +342,7 @@ fn variants_prove_where_units_are() {
 fn variants_refuse_bad_input_with_one_line() {
     let world = &*WORLD;
     let copy = |name: &str, change: &str| {
-        let script = format!("cp -r cap-base {name}; cd {name}; {change}");
+        let script = format!("mkdir {name}; cp -r cap-base/objects cap-base/capture.json {name}; cd {name}; {change}");
         let out = Command::new("sh").args(["-ec", &script]).current_dir(world.dir.path()).output().unwrap();
         assert!(out.status.success(), "{out:?}");
     };
@@ -357,6 +385,7 @@ fn variants_refuse_bad_input_with_one_line() {
         ("cap-base", vec!["--kind", "random", "--unit", "ticker"], 2, "--unit goes with shift, cycle, isolate"),
         ("cap-base", vec!["--kind", "matched"], 2, "--with is not given"),
         ("cap-base", vec!["--kind", "keep", "--plan", "nowhere.json"], 2, "nowhere.json"),
+        ("cap-base", vec!["--kind", "changed-last", "--with", "cap-base"], 2, "no object on the link line differs"),
     ];
     for (capture, args, code, says) in table {
         let output: &[&str] = if args.contains(&"-o") { &[] } else { &["-o", "out"] };

@@ -1,10 +1,12 @@
 //! The folder that is made: everything is written beside it, and takes its name at once when it is whole.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::error::{Error, Result};
@@ -66,13 +68,17 @@ impl Folder {
         tempfile::tempdir_in(self.beside.path()).map_err(|e| Error::io("making a scratch folder", e))
     }
 
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+    /// A list of plain values, or of lists of them, stands on one line: a unit a line.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let doing = || format!("writing {}", self.wanted.join(name).display());
+        let value = serde_json::to_value(value).map_err(|e| Error::input(doing(), e.to_string()))?;
         let write = || {
-            let mut file = File::create(self.path(name))?;
-            file.write_all(bytes)?;
-            file.sync_all()
+            let mut file = BufWriter::new(File::create(self.path(name))?);
+            indented(&value, 0, &mut file)?;
+            writeln!(file)?;
+            file.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()
         };
-        write().map_err(|e| Error::io(format!("writing {}", self.wanted.join(name).display()), e))
+        write().map_err(|e| Error::io(doing(), e))
     }
 
     /// Everything is there: the folder gets its name, in place of an empty one.
@@ -80,6 +86,36 @@ impl Folder {
         let named =
             File::open(self.whole()).and_then(|f| f.sync_all()).and_then(|()| fs::rename(self.whole(), &self.wanted));
         named.map_err(|e| Error::io(format!("making the folder {}", self.wanted.display()), e))
+    }
+}
+
+fn indented(value: &Value, depth: usize, out: &mut impl Write) -> std::io::Result<()> {
+    let plain = |v: &Value| match v {
+        Value::Array(list) => !list.iter().any(|v| v.is_array() || v.is_object()),
+        Value::Object(_) => false,
+        _ => true,
+    };
+    let indent = |depth: usize| "  ".repeat(depth);
+    match value {
+        Value::Object(map) if !map.values().all(plain) => {
+            writeln!(out, "{{")?;
+            for (n, (key, value)) in map.iter().enumerate() {
+                let comma = if n > 0 { ",\n" } else { "" };
+                write!(out, "{comma}{}{}: ", indent(depth + 1), Value::from(key.as_str()))?;
+                indented(value, depth + 1, out)?;
+            }
+            write!(out, "\n{}}}", indent(depth))
+        }
+        Value::Array(list) if !plain(value) => {
+            writeln!(out, "[")?;
+            for (n, value) in list.iter().enumerate() {
+                let comma = if n > 0 { ",\n" } else { "" };
+                write!(out, "{comma}{}", indent(depth + 1))?;
+                indented(value, depth + 1, out)?;
+            }
+            write!(out, "\n{}]", indent(depth))
+        }
+        flat => write!(out, "{flat}"),
     }
 }
 
@@ -105,22 +141,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_unit_is_a_line_and_the_value_is_the_same() {
+        let value = serde_json::json!({"a": 1, "units": [{"file": "x\"y", "pad": 8}, {"list": [1, null]}], "none": []});
+        let mut text = Vec::new();
+        indented(&value, 0, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("\n    {\"file\":\"x\\\"y\",\"pad\":8},\n    {\"list\":[1,null]}\n  ]"), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
     fn a_folder_appears_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let wanted = dir.path().join("sub").join("v");
         let names =
             || fs::read_dir(dir.path().join("sub")).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();
         let folder = Folder::beside(&wanted).unwrap();
-        folder.write("a", b"1").unwrap();
+        folder.write_json("a", &1).unwrap();
         assert!(!wanted.exists());
         drop(folder);
         assert!(names().is_empty());
         fs::create_dir(&wanted).unwrap();
         let folder = Folder::beside(&wanted).unwrap();
-        folder.write("a", b"1").unwrap();
+        folder.write_json("a", &1).unwrap();
         folder.take_name().unwrap();
         assert_eq!(names(), ["v"]);
-        assert_eq!(fs::read(wanted.join("a")).unwrap(), b"1");
+        assert_eq!(fs::read(wanted.join("a")).unwrap(), b"1\n");
         assert!(Folder::beside(&wanted).unwrap_err().to_string().contains("not empty"));
     }
 }

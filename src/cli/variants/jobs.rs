@@ -1,16 +1,18 @@
 //! What each kind links: one file a draw, or one of each version.
 
+use std::collections::BTreeSet;
+
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::folder::Folder;
-use super::{Kind, Side, VariantsArgs, json};
+use super::{Kind, Side, VariantsArgs};
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::link;
+use crate::link::{self, Relink};
 use crate::open;
 use crate::variant::kinds::{self, Recipe};
-use crate::variant::{self, Aim, Common, Entry, Landed, Lead, Named, Plan, Unmatched, Variant};
+use crate::variant::{self, Aim, Common, Entry, Landed, Lead, Named, Plan, Unit, Unmatched, Variant};
 
 /// What is linked and proven together.
 pub struct Job {
@@ -23,6 +25,8 @@ enum What {
     One(Box<Recipe>),
     /// Both versions on one landing.
     Both(Box<Aim>),
+    /// Both versions, the objects that differ behind the others.
+    ChangedLast,
     /// The first version on the second's landing as built, behind whole lines.
     Transplant(Lead),
 }
@@ -47,7 +51,17 @@ pub fn all(args: &VariantsArgs, sides: &[Side], problems: &mut Vec<String>) -> R
         rng
     };
     let numbers = 0..args.count.unwrap_or(1);
-    let unit = || kinds::find(program, args.unit.as_deref().unwrap_or_default());
+    let mut unit = || {
+        let unit = kinds::find(program, args.unit.as_deref().unwrap_or_default())?;
+        let symbols: Vec<&str> = program.symbols(unit).collect();
+        if let [first, more @ ..] = symbols.as_slice()
+            && !more.is_empty()
+        {
+            let apart = "-fdata-sections and -ffunction-sections give each a unit of its own";
+            problems.push(format!("{} moves as a whole: {first} and {} more; {apart}", unit.key, more.len()));
+        }
+        Ok(unit)
+    };
     let draws = |draw: &dyn Fn(u32) -> What| numbers.clone().map(|number| Job { number, what: draw(number) }).collect();
     let land = |aim: Aim| What::One(Box::new(Recipe::Land(Aim { seed: args.seed, ..aim })));
     let one = |what| vec![Job { number: 0, what }];
@@ -58,7 +72,7 @@ pub fn all(args: &VariantsArgs, sides: &[Side], problems: &mut Vec<String>) -> R
             draws(&|n| land(kinds::placebo(program, &families, lines, &mut rng(n))))
         }
         Kind::Shift => {
-            let (unit, by) = (unit()?, args.by.unwrap_or_default());
+            let (unit, by): (&Unit, i64) = (unit()?, args.by.unwrap_or_default());
             let aim = kinds::shift(program, unit, by)?;
             if by % LINE == 0 {
                 problems.push(format!(
@@ -85,6 +99,13 @@ pub fn all(args: &VariantsArgs, sides: &[Side], problems: &mut Vec<String>) -> R
                 What::Both(Box::new(Aim { kind: "matched".into(), seed: args.seed, targets, lines, ..Aim::default() }))
             })
         }
+        Kind::Order => {
+            let names = side.link.orderable();
+            let plans: Result<Vec<Plan>> = numbers.clone().map(|n| kinds::shuffled(&names, &mut rng(n))).collect();
+            let make = |plan| What::One(Box::new(Recipe::Make(Plan { seed: args.seed, ..plan })));
+            numbers.zip(plans?).map(|(number, plan)| Job { number, what: make(plan) }).collect()
+        }
+        Kind::ChangedLast => one(What::ChangedLast),
         // The first is the other's landing and nothing else, the others re-roll what is not the landing.
         Kind::Transplant => draws(&|n| {
             let lead = if n == 0 { Lead::new() } else { variant::random_lead(program, &mut rng(n)) };
@@ -121,6 +142,7 @@ impl Job {
         let mut made = Made { entries: Vec::new(), problems: Vec::new() };
         match &self.what {
             What::One(recipe) => drop(self.link(sides, 0, recipe, folder, &mut made)?),
+            What::ChangedLast => self.changed_last(args.seed, sides, folder, &mut made)?,
             What::Both(aim) => {
                 let (base, patched, common) = two(sides)?;
                 let recipe = Recipe::Land((**aim).clone());
@@ -145,13 +167,52 @@ impl Job {
         Ok(made)
     }
 
+    fn changed_last(&self, seed: u64, sides: &[Side], to: &Folder, made: &mut Made) -> Result<()> {
+        let (base, patched, common) = two(sides)?;
+        let orders = [base, patched].map(|side| side.link.orderable());
+        let hash = |side: &Side, name: &str| side.link.inputs().iter().find(|i| i.name == name).map(|i| i.hash.clone());
+        let differ = |name: &str| hash(base, name) != hash(patched, name);
+        let names = orders.each_ref().map(|names| names.iter().map(String::as_str).collect::<BTreeSet<_>>());
+        let [b, p] = &names;
+        if !b.union(p).any(|name| differ(name)) {
+            return Err(Error::input(
+                "ordering the objects",
+                "no object on the link line differs between the versions",
+            ));
+        }
+        let rest: BTreeSet<&str> = [base, patched]
+            .iter()
+            .flat_map(|side| side.link.inputs().iter().filter(|i| !i.system).map(|i| i.name.as_str()))
+            .filter(|name| !b.contains(name) && !p.contains(name) && differ(name))
+            .collect();
+        let stay = |name: &&str| format!("{name} differs and stays where it is: it is no loose object");
+        made.problems.extend(rest.iter().map(stay));
+        let mut places = Vec::new();
+        for (version, names) in orders.iter().enumerate() {
+            let plan = Plan { seed, ..kinds::last(names, differ) };
+            places.push(self.link(sides, version, &Recipe::Make(plan), to, made)?.places);
+        }
+        if let [b, p] = places.as_slice() {
+            let found = variant::differences((&base.program, b), (&patched.program, p), &common);
+            made.differ(self.number, found);
+        }
+        Ok(())
+    }
+
     fn link(&self, sides: &[Side], version: usize, recipe: &Recipe, to: &Folder, made: &mut Made) -> Result<Variant> {
         let side = sides.get(version).ok_or_else(|| Error::input("linking a variant", "there is no such version"))?;
         let output = &side.link.captured().name;
         let name = output.rsplit('/').next().unwrap_or(output);
         let version_name = side.name.map_or_else(String::new, |name| format!("-{name}"));
         let file = format!("{name}-{:03}{version_name}", self.number);
-        let landed = recipe.link(&side.program, &side.link, &to.path(&file))?;
+        let landed = match recipe {
+            Recipe::Make(plan) if !plan.order.is_empty() => {
+                let (ordered, scratch) = (side.link.reordered(&plan.order)?, to.scratch()?);
+                let made = variant::make_ordered(&side.program, &ordered, plan, scratch.path(), &to.path(&file))?;
+                Landed { variant: made, unmatched: Vec::new() }
+            }
+            _ => recipe.link(&side.program, &side.link, &to.path(&file))?,
+        };
         made.entries.push(entry(side, version, self.number, file, &landed, to)?);
         Ok(landed.variant)
     }
@@ -159,7 +220,7 @@ impl Job {
 
 fn entry(side: &Side, version: usize, number: u32, file: String, landed: &Landed, to: &Folder) -> Result<Entry> {
     let plan = format!("{file}.plan.json");
-    to.write(&plan, &json(&landed.variant.plan, serde_json::to_vec_pretty)?)?;
+    to.write_json(&plan, &landed.variant.plan)?;
     let path = &landed.variant.path;
     let bytes = open::map(path)?;
     let build_id = Image::parse(&bytes, &file)?.build_id;

@@ -25,15 +25,17 @@ use crate::variant::{Family, Landings, Program, VersionAsBuilt};
 
 const KINDS: &str = "\
 Kinds (a unit is an input section, a phase its address within the cache line):
-  random      a drawn phase for every unit; -n draws
-  shift       one unit moves by so many bytes, no other changes its phase
-  cycle       one unit on each of its phases, all else fixed
-  isolate     one unit on lines of its own
-  align-all   every unit on a boundary; tables that are walked are kept, and named
-  placebo     addresses move by whole lines or pages, no phase does
-  keep        a plan file of an earlier variant, linked again
-  matched     both versions on one drawn landing
-  transplant  this version's code on the other's landing
+  random        a drawn phase for every unit; -n draws
+  shift         one unit moves by so many bytes, no other changes its phase
+  cycle         one unit on each of its phases, all else fixed
+  isolate       one unit on lines of its own
+  align-all     every unit on a boundary; tables that are walked are kept, and named
+  placebo       addresses move by whole lines or pages, no phase does
+  keep          a plan file of an earlier variant, linked again
+  matched       both versions on one drawn landing
+  transplant    this version's code on the other's landing
+  order         the build's own objects in a drawn order on the link line
+  changed-last  both versions, the objects that differ behind the others
 The stack is moved when a program is run (triage does), not when it is linked.";
 
 /// Link a capture's objects on other landings, with proof of where everything fell.
@@ -57,7 +59,7 @@ pub struct VariantsArgs {
     /// align-all: the boundary, 64, 128 or 4096
     #[arg(long, value_name = "BYTES", value_parser = boundary)]
     pub align: Option<u64>,
-    /// matched, transplant: the capture of the other version
+    /// matched, transplant, changed-last: the capture of the other version
     #[arg(long, value_name = "CAPTURE2")]
     pub with: Option<PathBuf>,
     /// keep: the plan to link again
@@ -104,6 +106,10 @@ pub enum Kind {
     Matched,
     /// This version's code on the other's landing.
     Transplant,
+    /// The build's objects in a drawn order.
+    Order,
+    /// Both versions with the objects that differ at the end.
+    ChangedLast,
 }
 
 impl Kind {
@@ -113,7 +119,7 @@ impl Kind {
     }
 
     fn two_versions(self) -> bool {
-        matches!(self, Kind::Matched | Kind::Transplant)
+        matches!(self, Kind::Matched | Kind::Transplant | Kind::ChangedLast)
     }
 }
 
@@ -161,16 +167,10 @@ pub fn run(args: &VariantsArgs, quiet: bool, out: &mut impl Write) -> Result<Exi
     let jobs = jobs::all(args, &sides, &mut problems)?;
     let made = link(args, &sides, &jobs, &folder, &progress)?;
     let landings = landings(args, &sides, made, problems);
-    folder.write("landed.json", &json(&landings, serde_json::to_vec)?)?;
+    folder.write_json("landed.json", &landings)?;
     folder.take_name()?;
     args.format.write(&landings, || report::variants::page(&landings, &args.output.display().to_string()), out)?;
     Ok(Exit::Done)
-}
-
-fn json<T>(value: &T, to: impl Fn(&T) -> serde_json::Result<Vec<u8>>) -> Result<Vec<u8>> {
-    let mut text = to(value).map_err(|e| Error::input("writing JSON", e.to_string()))?;
-    text.push(b'\n');
-    Ok(text)
 }
 
 impl VariantsArgs {
@@ -182,10 +182,15 @@ impl VariantsArgs {
             ("--unit", self.unit.is_some(), &[K::Shift, K::Cycle, K::Isolate], &[]),
             ("--by", self.by.is_some(), &[K::Shift], &[K::Placebo]),
             ("--align", self.align.is_some(), &[], &[K::AlignAll]),
-            ("--with", self.with.is_some(), &[K::Matched, K::Transplant], &[]),
+            ("--with", self.with.is_some(), &[K::Matched, K::Transplant, K::ChangedLast], &[]),
             ("--plan", self.plan.is_some(), &[K::Keep], &[]),
             ("--families", !self.families.is_empty(), &[], &[K::Random, K::Placebo, K::AlignAll]),
-            ("-n", self.count.is_some_and(|n| n > 1), &[], &[K::Random, K::Placebo, K::Matched, K::Transplant]),
+            (
+                "-n",
+                self.count.is_some_and(|n| n > 1),
+                &[],
+                &[K::Random, K::Placebo, K::Matched, K::Transplant, K::Order],
+            ),
         ];
         let doing = || format!("reading the command line of --kind {}", self.kind.name());
         for (flag, given, need, know) in flags {

@@ -3,6 +3,7 @@
 
 mod linked;
 mod object;
+pub mod order;
 pub mod places;
 mod proof;
 
