@@ -221,7 +221,7 @@ fn cold(output: &str) -> bool {
     STEMS.iter().any(|stem| output.starts_with(stem)) || NAMES.contains(&output)
 }
 
-fn thread_local(output: &str) -> bool {
+pub(super) fn thread_local(output: &str) -> bool {
     output.starts_with(".tdata") || output.starts_with(".tbss")
 }
 

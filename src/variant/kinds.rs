@@ -207,6 +207,13 @@ fn before<'a>(program: &'a Program, unit: &Unit) -> Option<&'a Unit> {
     })
 }
 
+/// Whether every thread has a copy of its own: the unit's phase is then that of the copy, which follows from the block
+/// that a thread is given, not from the address alone.
+#[must_use]
+pub fn of_a_thread(unit: &Unit) -> bool {
+    super::draw::thread_local(&unit.output)
+}
+
 /// What its place shows, where that is more than its section declares.
 fn alignment(unit: &Unit) -> u64 {
     unit.align.max(unit.model_align).max(1)

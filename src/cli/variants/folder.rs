@@ -97,7 +97,7 @@ fn indented(value: &Value, depth: usize, out: &mut impl Write) -> std::io::Resul
     };
     let indent = |depth: usize| "  ".repeat(depth);
     match value {
-        Value::Object(map) if !map.values().all(plain) => {
+        Value::Object(map) if depth == 0 || !map.values().all(plain) => {
             writeln!(out, "{{")?;
             for (n, (key, value)) in map.iter().enumerate() {
                 let comma = if n > 0 { ",\n" } else { "" };

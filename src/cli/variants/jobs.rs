@@ -60,6 +60,10 @@ pub fn all(args: &VariantsArgs, sides: &[Side], problems: &mut Vec<String>) -> R
             let apart = "-fdata-sections and -ffunction-sections give each a unit of its own";
             problems.push(format!("{} moves as a whole: {first} and {} more; {apart}", unit.key, more.len()));
         }
+        if kinds::of_a_thread(unit) {
+            let why = "a thread's copy lies where its block does: the phase at run time may be another";
+            problems.push(format!("{} is thread-local; {why}", unit.key));
+        }
         Ok(unit)
     };
     let draws = |draw: &dyn Fn(u32) -> What| numbers.clone().map(|number| Job { number, what: draw(number) }).collect();

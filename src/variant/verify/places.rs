@@ -59,13 +59,21 @@ fn place(program: &Program, unit: &Unit, said: u64, linked: &Linked, bytes: &[u8
     Ok((said, if same { By::Bytes } else { By::Map }))
 }
 
-/// Whether there is enough outside the masks to know a unit by.
+/// Whether there is enough outside the masks (sorted by start) to know a unit by.
 fn telling(bytes: &[u8], masks: &[std::ops::Range<u64>]) -> bool {
-    let open = |at: u64| !masks.iter().any(|m| m.contains(&at));
-    let mut shown = bytes.iter().zip(0u64..).filter(|(_, at)| open(*at)).take(4096);
-    let mut count = 0;
-    let any = shown.by_ref().inspect(|_| count += 1).any(|(byte, _)| *byte != 0);
-    any && count + shown.count() as u64 >= TELLING
+    let (mut at, mut count, mut any) = (0, 0, false);
+    let end = bytes.len() as u64..u64::MAX;
+    for mask in masks.iter().chain([&end]) {
+        let until = usize::try_from(mask.start).unwrap_or(bytes.len()).min(bytes.len());
+        let open = bytes.get(at..until).unwrap_or_default();
+        count += open.len() as u64;
+        any |= open.iter().any(|b| *b != 0);
+        if any && count >= TELLING {
+            return true;
+        }
+        at = at.max(usize::try_from(mask.end).unwrap_or(bytes.len()));
+    }
+    false
 }
 
 #[cfg(test)]
