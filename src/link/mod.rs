@@ -19,7 +19,7 @@ pub use capture::{Build, Request, capture};
 pub use replay::Link;
 pub use slot::{Populated, Tree, populate_slot};
 pub use store::hash_file;
-pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
+pub use stored::{Capture, Captured, ENVIRONMENT, Form, Glob, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
 pub use words::Word;
 
 use std::collections::BTreeMap;
@@ -55,6 +55,11 @@ pub trait Relink: Sync {
 
     /// The pristine bytes of an input.
     fn bytes(&self, input: usize) -> Result<Bytes>;
+
+    /// The names of those inputs whose order is not the build's own, in their order; none where all stand as built.
+    fn order(&self) -> &[String] {
+        &[]
+    }
 
     /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`
     /// changed. Nothing is left at `output` when it fails.

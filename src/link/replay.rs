@@ -31,6 +31,7 @@ pub struct Link {
     /// The capture's folder; scratch folders are made in it.
     folder: PathBuf,
     root: PathBuf,
+    order: Vec<String>,
     checked: OnceLock<std::result::Result<(), String>>,
 }
 
@@ -44,13 +45,75 @@ impl Link {
         // Absolute: the linker runs in another folder.
         let folder = folder.canonicalize().map_err(|e| Error::io(format!("opening {}", folder.display()), e))?;
         let store = if store.path("").is_absolute() { store } else { Arc::new(Store::open(folder.join("objects"))?) };
-        Ok(Link { captured, inputs, store, folder, root: root.to_owned(), checked: OnceLock::new() })
+        let (root, order) = (root.to_owned(), Vec::new());
+        Ok(Link { captured, inputs, store, folder, root, order, checked: OnceLock::new() })
     }
 
     /// What was captured.
     #[must_use]
     pub fn captured(&self) -> &Captured {
         &self.captured
+    }
+
+    /// The build's own loose objects, in the order of the link line: those whose order is free. An archive is searched
+    /// for what is missing so far, so it stays where it is, and so does what the system brings (`crti.o` … `crtn.o`).
+    #[must_use]
+    pub fn orderable(&self) -> Vec<String> {
+        let name = |at: &usize| {
+            let Some(Word::Input { input: Some(i), .. }) = self.captured.words.get(*at) else { return None };
+            self.inputs.get(*i).map(|input| input.name.clone())
+        };
+        self.places().iter().filter_map(name).collect()
+    }
+
+    /// Which words are orderable objects; one that is named twice is none.
+    fn places(&self) -> Vec<usize> {
+        let words = &self.captured.words;
+        let input = |w: &Word| match w {
+            Word::Input { prefix, input: Some(i), .. } if prefix.is_empty() => Some(*i),
+            _ => None,
+        };
+        let free = |i: usize| {
+            let own = |s: &Stored| s.form == Form::Object && !s.input.system && !s.in_place;
+            self.captured.inputs.get(i).is_some_and(own) && words.iter().filter(|w| input(w) == Some(i)).count() == 1
+        };
+        (0..words.len()).filter(|&at| words.get(at).and_then(input).is_some_and(free)).collect()
+    }
+
+    /// The same link with its [orderable](Link::orderable) objects in another order; all of them must be in `order`.
+    pub fn reordered(&self, order: &[String]) -> Result<Link> {
+        let doing = || format!("ordering the link of {}", self.captured.name);
+        let (places, names) = (self.places(), self.orderable());
+        if let Some(other) = order.iter().find(|o| !names.contains(o)) {
+            return Err(Error::input(doing(), format!("{other} is no object of the build on the link line"))
+                .hint("a plan fits the build that it was made for"));
+        }
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if order.len() != names.len() || sorted.len() != names.len() {
+            let problem = format!("{} objects are to be ordered, the link has {}", order.len(), names.len());
+            return Err(Error::input(doing(), problem));
+        }
+        let word = |name: &String| {
+            let at = names.iter().position(|n| n == name)?;
+            self.captured.words.get(*places.get(at)?).cloned()
+        };
+        let mut captured = self.captured.clone();
+        for (place, name) in places.iter().zip(order) {
+            if let (Some(slot), Some(word)) = (captured.words.get_mut(*place), word(name)) {
+                *slot = word;
+            }
+        }
+        Ok(Link {
+            captured,
+            inputs: self.inputs.clone(),
+            store: Arc::clone(&self.store),
+            folder: self.folder.clone(),
+            root: self.root.clone(),
+            order: order.to_vec(),
+            checked: self.checked.clone(),
+        })
     }
 
     /// The output as the build's own linker wrote it.
@@ -235,6 +298,10 @@ impl Link {
 impl Relink for Link {
     fn inputs(&self) -> &[Input] {
         &self.inputs
+    }
+
+    fn order(&self) -> &[String] {
+        &self.order
     }
 
     fn bytes(&self, input: usize) -> Result<Bytes> {

@@ -276,13 +276,13 @@ fn names(links: &[&Captured]) -> String {
 
 /// A shell glob on a path: `*` and `?` stay within one folder, `**` does not; without a `/` it looks at the name only.
 #[derive(Debug)]
-struct Glob {
+pub struct Glob {
     regex: regex::Regex,
     name_only: bool,
 }
 
 impl Glob {
-    fn new(glob: &str) -> Result<Glob> {
+    pub fn new(glob: &str) -> Result<Glob> {
         let mut pattern = String::from("^");
         let mut rest = glob.trim_start_matches("./");
         let name_only = !rest.contains('/');
@@ -303,7 +303,8 @@ impl Glob {
         Ok(Glob { regex, name_only })
     }
 
-    fn matches(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.regex.is_match(if self.name_only { name } else { path })
     }

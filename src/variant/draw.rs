@@ -137,12 +137,15 @@ pub fn random_lead(base: &Program, rng: &mut impl Rng) -> Lead {
 }
 
 /// Every paddable unit with bytes on a boundary of `data` or `text` bytes (powers of two), with its tail padded to the
-/// next one, so that each unit owns its lines. Promised where the boundary is a line or more.
+/// next one, so that each unit owns its lines. Promised where the boundary is a line or more; 0 leaves a family alone.
 #[must_use]
 pub fn align_all(program: &Program, data: u64, text: u64) -> Plan {
     let mut plan = Plan { kind: "align-all".into(), ..Plan::default() };
     for unit in movable(program) {
-        let align = if unit.class == Class::Paddable(Family::Text) { text } else { data }.max(1);
+        let align = if unit.class == Class::Paddable(Family::Text) { text } else { data };
+        if align <= 1 {
+            continue;
+        }
         plan.aligns.insert(unit.key.clone(), align);
         plan.pads.insert(unit.key.clone(), unit.size.next_multiple_of(align) - unit.size);
         if align % LINE == 0 {
@@ -218,7 +221,7 @@ fn cold(output: &str) -> bool {
     STEMS.iter().any(|stem| output.starts_with(stem)) || NAMES.contains(&output)
 }
 
-fn thread_local(output: &str) -> bool {
+pub(super) fn thread_local(output: &str) -> bool {
     output.starts_with(".tdata") || output.starts_with(".tbss")
 }
 

@@ -158,6 +158,12 @@ impl Program {
         })
     }
 
+    /// The names of what a unit's object defines in it, so far as the linked file has it there.
+    pub fn symbols<'a>(&'a self, unit: &'a Unit) -> impl Iterator<Item = &'a str> {
+        let all = self.section(unit).map(|(_, s)| s.symbols.as_slice()).unwrap_or_default();
+        unit.held.iter().filter_map(|&i| all.get(i)).map(|s| s.name.as_str())
+    }
+
     pub(super) fn section(&self, unit: &Unit) -> Option<(&Source, &Section)> {
         let (object, section) = unit.source?;
         let source = self.sources.list.get(object)?;

@@ -56,8 +56,9 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
         }
         solved.places.extend(settled.at.iter().zip(row.units).map(|(&at, unit)| (at, unit.size)));
         for ((unit, slot), verdict) in row.units.iter().zip(&settled.pads).zip(settled.missed) {
-            if *slot > 0 {
-                solved.plan.pads.insert(unit.key.clone(), *slot);
+            let pad = *slot + behind(aim, unit);
+            if pad > 0 {
+                solved.plan.pads.insert(unit.key.clone(), pad);
             }
             match (aim.targets.get(&unit.key), verdict) {
                 (Some(_), Some(why)) => solved.unmatched.push((unit.key.clone(), why)),
@@ -99,7 +100,7 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
         (from < i).then_some((from, gap.lines))
     };
     let slot = |(i, unit): (usize, &Unit)| Slot {
-        size: unit.size,
+        size: unit.size + behind(aim, unit),
         align: unit.model_align,
         skip: unit.skip,
         paddable: unit.class.paddable(),
@@ -107,6 +108,11 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
         gap: gap(i, unit),
     };
     units.iter().enumerate().map(slot).collect()
+}
+
+/// Bytes behind a unit that the aim asks for: whole lines, so that no other phase has to give way.
+fn behind(aim: &Aim, unit: &Unit) -> u64 {
+    aim.behind.get(&unit.key).copied().unwrap_or(0) * LINE
 }
 
 /// One unit as the arithmetic sees it.

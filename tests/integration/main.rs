@@ -16,3 +16,4 @@ mod measure;
 mod scan;
 mod tidy;
 mod variant;
+mod variants;

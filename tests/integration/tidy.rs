@@ -21,7 +21,7 @@ const CRATES: [(&str, &[&str]); 5] = [
     ("goblin", &["variant/verify"]),
     ("tabled", &["report/table.rs"]),
     // A campaign runs one thing at a time: a second thread beside it would be measured.
-    ("rayon", &["cli/triage", "link"]),
+    ("rayon", &["cli/triage", "cli/variants", "link"]),
     ("clap", &["cli", "main.rs"]),
     ("libc::ptrace", &["link"]),
 ];

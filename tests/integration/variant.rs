@@ -287,6 +287,60 @@ fn a_tampered_link_is_refused() {
     }
 }
 
+/// A link that says its objects were ordered, of whatever program.
+struct Ordered(Fake, Vec<String>);
+
+impl Relink for Ordered {
+    fn inputs(&self) -> &[Input] {
+        self.0.inputs()
+    }
+
+    fn order(&self) -> &[String] {
+        &self.1
+    }
+
+    fn bytes(&self, input: usize) -> Result<Bytes> {
+        self.0.bytes(input)
+    }
+
+    fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked> {
+        self.0.relink(replaced, output)
+    }
+}
+
+#[test]
+fn an_order_that_changes_the_program_is_refused() {
+    let build = |a: &str, objects: &[&str]| {
+        let main = "extern long a[4]; long b(void); int main(void) { return (int)(a[3] + b()) - 7; }\n";
+        let sources = [("a.c", a), ("b.c", "long b(void) { return 3; }\n"), ("main.c", main)];
+        fake::build(&sources, &[], &[], "gcc", objects)
+    };
+    let same = "long a[4] = {1, 2, 3, 4};\n";
+    let (built, order) = (["main.o", "a.o", "b.o"], ["b.o", "main.o", "a.o"]);
+    let (_s, program) = open(&build(same, &built));
+    let plan = Plan { order: order.map(str::to_owned).to_vec(), ..Plan::no_op() };
+    let (out, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = out.path().join("v");
+    let make = |a: &str| {
+        let link = Ordered(build(a, &order), plan.order.clone());
+        variant::make_ordered(&program, &link, &plan, scratch.path(), &path)
+    };
+    let made = make(same).unwrap();
+    assert!(made.places.iter().zip(&program.units).any(|(at, u)| at.0 != u.address));
+    std::fs::remove_file(&path).unwrap();
+    for (other, says) in [
+        ("long a[4] = {1, 2, 3, 5};\n", "a.o:.data: its byte 0x18"),
+        ("long a[5] = {1, 2, 3, 4};\n", "the symbol a (32 bytes) became a (40 bytes)"),
+        ("long a[4] = {1, 2, 3, 4}; long more;\n", "symbol"),
+        ("const long a[4] = {1, 2, 3, 4};\n", "the output section .rodata is not in both"),
+    ] {
+        let error = make(other).unwrap_err().to_string();
+        assert!(error.contains(says) && !path.exists(), "{other}: {error}");
+    }
+    let error = variant::make(&program, &build(same, &built), &plan, &path).unwrap_err().to_string();
+    assert!(error.contains("its order of objects is not the link's"), "{error}");
+}
+
 #[test]
 fn a_plan_for_another_build_is_refused() {
     let link = demo(false);

@@ -20,8 +20,6 @@ use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unma
 const STACK_STEP: u32 = 16;
 /// Stack offsets are below one page: there, phases repeat. (With a whole page among them, phase 0 came twice as often.)
 const STACK_PERIOD: u32 = 4096;
-/// How often a landing is drawn anew because the two versions cannot share their lines alike on it.
-const DRAWS: usize = 16;
 
 /// Makes the cells of a campaign.
 pub struct Cells<'a> {
@@ -121,27 +119,12 @@ impl<'a> Cells<'a> {
         Ok(())
     }
 
-    /// Both versions on one drawn landing: the first of the drawn ones on which the same units share a line in both. If
-    /// there is none, the one that comes closest is taken, and what differs is named.
+    /// Both versions on one drawn landing.
     fn layout(&self, number: u32) -> Result<Made> {
         let mut rng = self.rng(Group::Layout, number);
         let (base, patched) = (&self.versions.base, &self.versions.patched);
         let lead = Lead::new();
-        let mut best: Option<variant::Joint> = None;
-        for _ in 0..DRAWS {
-            let drawn = variant::random_targets(&base.program, &patched.program, &mut rng);
-            let joint = variant::together(&base.program, &patched.program, &self.common, &drawn, &lead);
-            let done = joint.differences.is_empty();
-            if best.as_ref().is_none_or(|b| joint.differences.len() < b.differences.len()) {
-                best = Some(joint);
-            }
-            // What no draw can change (the start of an output section) is the same in each: stop when nothing is left
-            // that a draw could change.
-            if done || !best.as_ref().is_some_and(|b| b.differences.iter().any(|(k, _)| self.drawn(k))) {
-                break;
-            }
-        }
-        let joint = best.unwrap_or_default();
+        let joint = variant::random_joint(&base.program, &patched.program, &self.common, &mut rng);
         let stack = stack_offset(&mut rng);
         let mut made = Made::empty(Group::Layout, number);
         let want = |cell, version, lines| Wanted {
@@ -156,11 +139,6 @@ impl<'a> Cells<'a> {
         let p = self.cell(Group::Layout, number, want(Cell::P0, patched, joint.lines.clone()), stack, &mut made)?;
         self.compare(&b, &p, "a drawn landing", &mut made);
         Ok(made)
-    }
-
-    /// Whether a fresh draw changes what stands at and before this unit.
-    fn drawn(&self, key: &variant::UnitKey) -> bool {
-        self.versions.base.program.unit(key).is_some_and(|u| u.class.paddable())
     }
 
     /// Names what differs between two cells that are to stand on one landing, by the linked files.
@@ -202,6 +180,7 @@ impl<'a> Cells<'a> {
                 targets: want.targets.clone(),
                 lead: want.lead.clone(),
                 lines: want.lines,
+                ..Aim::default()
             };
             variant::land(program, link, &aim, &path)
                 .map_err(|e| Error { doing: format!("{} of {}", e.doing, want.version.name), ..e })?

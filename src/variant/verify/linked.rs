@@ -147,7 +147,8 @@ impl Linked {
         !loaded.any(|o| o.address < address && address - o.address < o.size)
     }
 
-    fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
+    /// Every definition of that name.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
         let from = self.symbols.partition_point(|s| s.name.as_str() < name);
         self.symbols.iter().skip(from).take_while(move |s| s.name == name).filter(|s| s.section != 0)
     }
