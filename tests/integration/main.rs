@@ -14,4 +14,5 @@ mod link;
 mod measure;
 mod scan;
 mod tidy;
+mod types;
 mod variant;
