@@ -151,3 +151,26 @@ const LOCKS: &[&str] = &[
     "shared_timed_mutex",
     "condition_variable",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{atomic_class, c11_atomic};
+
+    #[test]
+    fn names_of_atomics() {
+        for yes in ["atomic_int", "atomic_ulong", "atomic_uint_fast64_t", "atomic_uintptr_t", "atomic_size_t"] {
+            assert!(c11_atomic(yes), "{yes}");
+        }
+        for no in ["atomic_t", "atomic_notifier_head", "atomic_", "int", "atomic_intx"] {
+            assert!(!c11_atomic(no), "{no}");
+        }
+        for yes in
+            ["atomic<long int>", "__atomic_base<int>", "AtomicU64", "AtomicUsize", "AtomicPtr<u8>", "Atomic<bool>"]
+        {
+            assert!(atomic_class(yes), "{yes}");
+        }
+        for no in ["atomic", "AtomicUx", "AtomicInfo", "atomic_ref<int>", "unique_ptr<atomic<int>>"] {
+            assert!(!atomic_class(no), "{no}");
+        }
+    }
+}

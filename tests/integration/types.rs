@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use proptest::prelude::*;
 use straddle::image::{Class, Image};
 use straddle::objects::Objects;
 use straddle::open::Bytes;
@@ -273,5 +274,156 @@ fn rust_layouts_are_the_compilers() {
             assert_eq!(how(name), Some(Contention::Atomic), "{name}");
         }
         assert_eq!(how("facts"), None);
+    }
+}
+
+/// A typedef of itself, a struct that holds itself, an array of itself, a pointer to nowhere, and a declaration that
+/// completes itself: walks end, and what has no size has none.
+const CYCLES: &str = r#"
+    .data
+    .balign 64
+    .irp n, a, b, c, d, e
+    .globl \n
+    .type \n, @object; .size \n, 8
+    \n: .quad 1
+    .endr
+    .section .debug_abbrev, "", @progbits
+    .macro abbreviation code, tag, children
+        .uleb128 \code, \tag; .byte \children
+    .endm
+    abbreviation 1, 0x11, 1; .uleb128 0, 0
+    abbreviation 2, 0x34, 0; .uleb128 0x03, 0x08, 0x49, 0x13, 0x02, 0x18, 0, 0
+    abbreviation 3, 0x16, 0; .uleb128 0x03, 0x08, 0x49, 0x13, 0, 0
+    abbreviation 4, 0x13, 1; .uleb128 0x03, 0x08, 0, 0
+    abbreviation 5, 0x0d, 0; .uleb128 0x03, 0x08, 0x49, 0x13, 0x38, 0x0b, 0, 0
+    abbreviation 6, 0x01, 1; .uleb128 0x49, 0x13, 0, 0
+    abbreviation 7, 0x21, 0; .uleb128 0x37, 0x0b, 0, 0
+    abbreviation 8, 0x0f, 0; .uleb128 0x49, 0x13, 0, 0
+    abbreviation 9, 0x34, 0; .uleb128 0x47, 0x13, 0x02, 0x18, 0, 0
+    .uleb128 0
+    .section .debug_info, "", @progbits
+unit:
+    .long end - begin
+begin:
+    .value 4; .long 0; .byte 8
+    .uleb128 1
+    .macro variable name, type
+        .uleb128 2; .asciz "\name"; .long \type - unit; .byte 9, 3; .quad \name
+    .endm
+    variable a, loop
+    variable b, struct
+    variable c, array
+    variable d, pointer
+again:
+    .uleb128 9; .long again - unit; .byte 9, 3; .quad e
+loop:
+    .uleb128 3; .asciz "loop"; .long loop - unit
+struct:
+    .uleb128 4; .asciz "holds_itself"
+    .uleb128 5; .asciz "self"; .long struct - unit; .byte 0
+    .uleb128 5; .asciz "twice"; .long struct - unit; .byte 8
+    .uleb128 0
+array:
+    .uleb128 6; .long array - unit
+    .uleb128 7; .byte 200
+    .uleb128 0
+pointer:
+    .uleb128 8; .long 0x7fffffff
+    .uleb128 0
+end:
+"#;
+
+#[test]
+fn types_that_hold_themselves_end() {
+    let (_folder, path) = compile(&["gcc", "-nostdlib", "-static", "-Wl,-e,0"], "a.s", CYCLES).unwrap();
+    let bytes = open(&path);
+    let image = Image::parse(&bytes, "image").unwrap();
+    let sections = DebugSections::of(&image).unwrap();
+    let types = sections.read();
+    let of = |name| variable(&types, name).type_id.unwrap();
+    assert_eq!(types.variables.len(), 5);
+    assert_eq!((types.table.size(of("a")), types.table.name(of("a"))), (None, "loop".to_string()));
+    assert!(types.table.bare(of("a")).is_none());
+    assert!(types.table.levels(of("b")).iter().map(Vec::len).sum::<usize>() <= 4096);
+    assert_eq!((types.table.contention(of("b")), types.table.size(of("c"))), (None, None));
+    assert!(types.table.name(of("c")).starts_with("?[200][200]"));
+    assert_eq!((types.table.size(of("d")), types.table.name(of("d"))), (Some(8), "void *".to_string()));
+    let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
+    assert_eq!(scan.totals.counts.objects, 5);
+}
+
+/// An expanded size of a terabyte, a unit cut in two, and split debug information: each is counted, none is believed.
+#[test]
+fn what_cannot_be_read_is_counted() {
+    let flags = ["-nostdlib", "-static"];
+    let read = |bytes: &[u8]| {
+        let image = Image::parse(bytes, "image").unwrap();
+        let sections = DebugSections::of(&image).unwrap();
+        let types = sections.read();
+        (types.variables.len(), types.skipped)
+    };
+    let (_folder, path) = compile(&[&["gcc", "-g", "-gz"], &flags[..]].concat(), "a.c", C).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let image = Image::parse(&bytes, "image").unwrap();
+    let info = image.sections.iter().find(|s| s.name == ".debug_info").unwrap().bytes.unwrap();
+    let at = info.as_ptr() as usize - bytes.as_ptr() as usize;
+    // Elf64_Chdr.ch_size.
+    bytes[at + 8..at + 16].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    let counted = |reason: &'static str| BTreeMap::from([(reason, 1)]);
+    assert_eq!(read(&bytes), (0, counted("sections of debug information that could not be expanded")));
+
+    let (_folder, path) = compile(&[&["gcc", "-g"], &flags[..]].concat(), "a.c", C).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    let image = Image::parse(&bytes, "image").unwrap();
+    let info = image.sections.iter().find(|s| s.name == ".debug_info").unwrap().bytes.unwrap();
+    let at = info.as_ptr() as usize - bytes.as_ptr() as usize;
+    bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes()[..]);
+    assert_eq!(read(&bytes), (0, counted("sections of debug information that are damaged from some unit on")));
+
+    let (_folder, path) = compile(&[&["gcc", "-g", "-gsplit-dwarf"], &flags[..]].concat(), "a.c", C).unwrap();
+    let split = read(&std::fs::read(&path).unwrap());
+    assert_eq!(split, (0, counted("units whose debug information is in a .dwo file")));
+}
+
+/// A program whose debug information is damaged, and where each section of it lies.
+fn sample() -> &'static (Vec<u8>, Vec<std::ops::Range<usize>>) {
+    static SAMPLE: std::sync::OnceLock<(Vec<u8>, Vec<std::ops::Range<usize>>)> = std::sync::OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let compiler = ["gcc", "-g", "-fdebug-types-section", "-nostdlib", "-static"];
+        let (_folder, path) = compile(&compiler, "a.c", C).unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let image = Image::parse(&bytes, "image").unwrap();
+        let debug = image.sections.iter().filter(|s| s.name.starts_with(".debug_")).filter_map(|s| s.bytes);
+        let start = |s: &[u8]| s.as_ptr() as usize - bytes.as_ptr() as usize;
+        let places = debug.map(|s| start(s)..start(s) + s.len()).collect();
+        (bytes, places)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Whatever is in the debug information: read or counted, and every walk over what was read ends.
+    #[test]
+    fn damaged_debug_information_is_read_or_left_out(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..24),
+    ) {
+        let (bytes, places) = sample();
+        let mut bytes = bytes.clone();
+        for (place, at, value) in edits {
+            let place = &places[place.index(places.len())];
+            bytes[place.start + at.index(place.len())] = value;
+        }
+        let image = Image::parse(&bytes, "damaged").unwrap();
+        let sections = DebugSections::of(&image).unwrap();
+        let types = sections.read();
+        for variable in &types.variables {
+            if let Some(id) = variable.type_id {
+                let members: usize = types.table.levels(id).iter().map(Vec::len).sum();
+                prop_assert!(members <= 4096 && types.table.name(id).chars().count() <= 201);
+            }
+        }
+        let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
+        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, None).unwrap().totals.counts);
     }
 }
