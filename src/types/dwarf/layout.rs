@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gimli::{AttributeValue, DwAt, DwTag, Operation};
 
 use super::units::{At, Dwarf, Entry, checked};
-use super::{Skipped, count};
+use super::{Skipped, skip};
 use crate::types::{Alias, Bits, Kind, Member, Type, TypeId};
 
 pub(super) struct Builder<'b, 'd> {
@@ -14,15 +14,15 @@ pub(super) struct Builder<'b, 'd> {
     list: Vec<Type<'d>>,
     /// Named by a type that was read, and not read themselves.
     open: Vec<(TypeId, At)>,
-    /// Entries that may still be read. One of a real file has two bytes or more of its own and is read about once; of
+    /// Entries that may still be read. Those of real files have several bytes each and are read about once; of
     /// a damaged one, each byte could begin a struct that holds all the rest.
     left: usize,
-    over: u64,
+    over: usize,
 }
 
 impl<'b, 'd> Builder<'b, 'd> {
     pub(super) fn new(dwarf: &'b Dwarf<'d>) -> Builder<'b, 'd> {
-        Builder { dwarf, ids: HashMap::new(), list: Vec::new(), open: Vec::new(), left: dwarf.size / 2, over: 0 }
+        Builder { dwarf, ids: HashMap::new(), list: Vec::new(), open: Vec::new(), left: dwarf.size, over: 0 }
     }
 
     /// The type of an entry; what it is made of is read in [`Builder::finish`].
@@ -39,18 +39,18 @@ impl<'b, 'd> Builder<'b, 'd> {
 
     pub(super) fn finish(mut self, skipped: &mut Skipped) -> Vec<Type<'d>> {
         while let Some((id, at)) = self.open.pop() {
-            let read = if self.left > 0 { self.read(at) } else { None };
-            if let Some(slot) = self.list.get_mut(id.0 as usize) {
-                *slot = read.unwrap_or_else(unknown);
+            if self.left == 0 {
+                self.over += 1;
+                continue;
             }
-            self.over += u64::from(self.left == 0);
+            let read = self.read(at).unwrap_or_else(unknown);
+            if let Some(slot) = self.list.get_mut(id.0 as usize) {
+                *slot = read;
+            }
         }
-        if self.over > 0 {
-            skipped.insert("types left unread: the debug information repeats itself without end", self.over);
-        }
-        for _ in self.list.iter().filter(|t| matches!(t.kind, Kind::Unknown)) {
-            count(skipped, "types that are only declared or not known here");
-        }
+        skip(skipped, "types left unread: the debug information repeats itself without end", self.over);
+        let unknown = self.list.iter().filter(|t| matches!(t.kind, Kind::Unknown)).count();
+        skip(skipped, "types that are only declared or not known here", unknown - self.over.min(unknown));
         self.list
     }
 
@@ -78,7 +78,7 @@ impl<'b, 'd> Builder<'b, 'd> {
         let alias = |how, of| Some(Kind::Alias { how, of });
         let declared_only = entry.attr_value(gimli::DW_AT_declaration) == Some(AttributeValue::Flag(true));
         match entry.tag() {
-            _ if declared_only => None,
+            _ if declared_only => Some(Kind::Unknown),
             gimli::DW_TAG_base_type | gimli::DW_TAG_unspecified_type | gimli::DW_TAG_subrange_type => Some(Kind::Base),
             gimli::DW_TAG_enumeration_type => Some(Kind::Enum),
             gimli::DW_TAG_subroutine_type => Some(Kind::Function),

@@ -16,11 +16,13 @@ pub use sections::DebugSections;
 
 use super::{TypeTable, Types};
 
-/// Counts by reason, and the unit or section that is left out with them.
+/// How many of what were left out, by reason.
 type Skipped = BTreeMap<&'static str, u64>;
 
-fn count(skipped: &mut Skipped, reason: &'static str) {
-    *skipped.entry(reason).or_insert(0) += 1;
+fn skip(skipped: &mut Skipped, reason: &'static str, times: usize) {
+    if times > 0 {
+        *skipped.entry(reason).or_insert(0) += times as u64;
+    }
 }
 
 impl DebugSections<'_> {
@@ -36,6 +38,7 @@ impl DebugSections<'_> {
         for at_address in found {
             variables.push(at_address.declared(&dwarf, &mut files, &mut builder));
         }
+        files.finish(&mut skipped);
         variables.sort_by_key(|v| v.address);
         let list = builder.finish(&mut skipped);
         Types { table: TypeTable { list }, variables, skipped }

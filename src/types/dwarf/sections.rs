@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gimli::{EndianSlice, RunTimeEndian};
 use object::{Object, ObjectSection};
 
-use super::{Skipped, count};
+use super::{Skipped, skip};
 use crate::image::Image;
 
 /// A reader of one section.
@@ -77,7 +77,7 @@ fn expanded<'a>(file: &object::File<'a>, name: &str, skipped: &mut Skipped) -> C
         d.format == object::CompressionFormat::None || d.uncompressed_size <= most
     });
     data.and_then(|d| d.decompress().ok()).unwrap_or_else(|| {
-        count(skipped, "sections of debug information that could not be expanded");
+        skip(skipped, "sections of debug information that could not be expanded", 1);
         Cow::Borrowed(&[])
     })
 }

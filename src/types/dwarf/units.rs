@@ -12,7 +12,7 @@ use gimli::{
 use rayon::prelude::*;
 
 use super::sections::{DebugSections, Slice};
-use super::{Skipped, count};
+use super::{Skipped, skip};
 
 pub(super) type Entry<'d> = gimli::DebuggingInformationEntry<Slice<'d>>;
 pub(super) type Value<'d> = AttributeValue<Slice<'d>>;
@@ -65,12 +65,9 @@ impl<'d> Dwarf<'d> {
         let before = units.len();
         let in_info = units.iter().take(in_info).flatten().count();
         let units: Vec<Unit<'d>> = units.into_iter().flatten().collect();
-        for _ in units.len()..before {
-            count(skipped, "damaged units of debug information");
-        }
-        for _ in units.iter().filter(|u| u.split) {
-            count(skipped, "units whose debug information is in a .dwo file");
-        }
+        skip(skipped, "damaged units of debug information", before - units.len());
+        let split = units.iter().filter(|u| u.split).count();
+        skip(skipped, "units whose debug information is in a .dwo file", split);
         let signatures = (0u32..).zip(&units).filter_map(|(number, unit)| match unit.header.type_() {
             UnitType::Type { type_signature, type_offset } => {
                 Some((type_signature.0, At { unit: number, offset: type_offset }))
@@ -181,7 +178,7 @@ fn every<'d>(
             Ok(Some(header)) => headers.push(header),
             Ok(None) => return headers,
             Err(_) => {
-                count(skipped, "sections of debug information that are damaged from some unit on");
+                skip(skipped, "sections of debug information that are damaged from some unit on", 1);
                 return headers;
             }
         }

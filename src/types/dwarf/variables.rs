@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::layout::Builder;
 use super::lines::Files;
 use super::units::{At, Dwarf, Entry, checked};
-use super::{Skipped, count};
+use super::{Skipped, skip};
 use crate::types::Variable;
 use crate::units::Addr;
 
@@ -20,9 +20,8 @@ pub(super) struct AtAddress {
 pub(super) fn find(dwarf: &Dwarf<'_>, skipped: &mut Skipped) -> Vec<AtAddress> {
     let numbers = 0..u32::try_from(dwarf.units.len()).unwrap_or(u32::MAX);
     let found: Vec<(Vec<AtAddress>, bool)> = numbers.into_par_iter().map(|number| in_unit(dwarf, number)).collect();
-    for _ in found.iter().filter(|(_, whole)| !whole) {
-        count(skipped, "damaged units of debug information");
-    }
+    let damaged = found.iter().filter(|(_, whole)| !whole).count();
+    skip(skipped, "damaged units of debug information", damaged);
     found.into_iter().flat_map(|(found, _)| found).collect()
 }
 
