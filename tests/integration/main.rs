@@ -15,5 +15,6 @@ mod matrix;
 mod measure;
 mod scan;
 mod tidy;
+mod types;
 mod variant;
 mod variants;
