@@ -189,9 +189,14 @@ impl<'s, 'i> Seen<'s, 'i> {
         })
     }
 
-    /// A member of an object. Its file and line are those of the object: where its type is declared is not read.
+    /// A member of an object. Its file and line are those of the object: where its type is declared is not read. `None`
+    /// where a damaged type places it outside.
     fn member(&self, index: u32, field: &Field<'_>) -> Option<Subject> {
         let whole = self.subject(index)?;
+        let end = field.offset.checked_add(field.size.unwrap_or(0))?;
+        if end > whole.size {
+            return None;
+        }
         let address = Addr(whole.address.0.saturating_add(field.offset));
         Some(Subject {
             name: std::iter::once(whole.name.as_str()).chain(field.path.iter().copied()).collect::<Vec<_>>().join("."),
@@ -205,7 +210,7 @@ impl<'s, 'i> Seen<'s, 'i> {
 
     /// The rest of the last line after `end`, in bytes.
     fn rest_of_line(&self, end: u64) -> u64 {
-        Align::new(self.lines.line.bytes()).map_or(0, |line| line.up(end) - end)
+        Align::new(self.lines.line.bytes()).map_or(0, |line| line.up(end).saturating_sub(end))
     }
 }
 

@@ -31,9 +31,10 @@ pub(super) fn find(
                 }
                 reported.push(field.path.clone());
                 let named = |field| seen.member(index, field);
-                let Some(subject) = named(field) else { continue };
+                let others: Vec<Subject> = others.into_iter().filter_map(named).collect();
+                let Some(subject) = named(field).filter(|_| !others.is_empty()) else { continue };
                 // What follows a lock in a struct is often what it guards, and then its holder writes both.
-                let finding = finding(seen, Severity::Low, subject, others.into_iter().filter_map(named).collect());
+                let finding = finding(seen, Severity::Low, subject, others);
                 ranked.push(Ranked { weight: 60, finding });
             }
         }
