@@ -56,6 +56,11 @@ pub trait Relink: Sync {
     /// The pristine bytes of an input.
     fn bytes(&self, input: usize) -> Result<Bytes>;
 
+    /// Whether the linker makes equal sections one (`--icf`): a changed one may come apart from the others.
+    fn folds(&self) -> bool {
+        false
+    }
+
     /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`
     /// changed. Nothing is left at `output` when it fails.
     fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked>;

@@ -100,6 +100,15 @@ impl Captured {
         self.words.iter().any(|w| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid")))
     }
 
+    /// Whether equal sections are made one: the last `--icf=…` counts.
+    pub(super) fn folds(&self) -> bool {
+        let icf = |w: &Word| match w {
+            Word::Plain(text) => text.trim_start_matches('-').strip_prefix("icf=").map(|how| how != "none"),
+            _ => None,
+        };
+        self.words.iter().rev().find_map(icf).unwrap_or(false)
+    }
+
     /// What a reader of the measurement has to know about the link, in one sentence.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
