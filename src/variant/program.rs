@@ -132,6 +132,40 @@ impl Program {
         })
     }
 
+    /// Gives units that another version has elsewhere the names that they have there: a function or variable with a section
+    /// of its own is the same one in another object too (rustc numbers its objects by size), if each version has one
+    /// section of that name. What has no such name, as a private constant, is not looked for.
+    pub fn adopt_names(&mut self, of: &Program) {
+        let (theirs, ours) = (of.own_sections(), self.own_sections());
+        for (name, at) in ours {
+            let Some(there) = at.zip(theirs.get(&name).copied().flatten()).and_then(|(_, i)| of.units.get(i)) else {
+                continue;
+            };
+            let Some(unit) = at.and_then(|i| self.units.get_mut(i)) else { continue };
+            if of.by_key.contains_key(&unit.key) || self.by_key.contains_key(&there.key) {
+                continue;
+            }
+            if let Some(i) = self.by_key.remove(&unit.key) {
+                self.by_key.insert(there.key.clone(), i);
+            }
+            unit.key.clone_from(&there.key);
+        }
+    }
+
+    /// The units that are named after a symbol in them (`-ffunction-sections`), by section; `None` for a name that comes
+    /// twice.
+    fn own_sections(&self) -> BTreeMap<String, Option<usize>> {
+        let mut all = BTreeMap::new();
+        for (i, unit) in self.units.iter().enumerate() {
+            let Some((_, section)) = self.section(unit) else { continue };
+            let named = |s: &Symbol| section.name.strip_suffix(s.name.as_str()).is_some_and(|stem| stem.ends_with('.'));
+            if section.symbols.iter().any(named) {
+                all.entry(section.name.clone()).and_modify(|at| *at = None).or_insert(Some(i));
+            }
+        }
+        all
+    }
+
     /// Where the output sections start in another landing, those left out that followed as in the pristine one: they will
     /// do so when what is before them is padded anew.
     pub(super) fn starts(&self, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
@@ -192,8 +226,8 @@ impl Program {
     fn is(&self, unit: &Unit, piece: &Placed, files: &BTreeMap<String, usize>) -> bool {
         let same_object = || {
             let (source, _) = unit.source?;
-            let input = self.sources.list.get(source)?.input;
-            Some(unit.key.member == piece.member && files.get(&piece.file) == Some(&input))
+            let source = self.sources.list.get(source)?;
+            Some(source.member == piece.member && files.get(&piece.file) == Some(&source.input))
         };
         unit.key.section == piece.section && unit.output == piece.output && same_object().unwrap_or(true)
     }

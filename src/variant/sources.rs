@@ -15,6 +15,7 @@ use crate::open::Bytes;
 /// One object that takes part in the link.
 pub(super) struct Source {
     pub input: usize,
+    pub member: Option<String>,
     /// The header of its archive member; `None` for a loose object.
     header: Option<usize>,
     /// Its bytes in the input.
@@ -92,7 +93,7 @@ impl Sources {
                     return Ok(Lookup::Not("its archive member is no relocatable object".into()));
                 }
                 let source = source(index, input, Some(one.header), inner, one.content.clone(), name)?;
-                self.list.push(source);
+                self.list.push(Source { member: Some(member.to_owned()), ..source });
                 Lookup::Source(self.list.len() - 1)
             }
             (Some(_), Some(_)) => Lookup::Not("its archive has two members of that name".into()),
@@ -150,7 +151,7 @@ fn source(
         return Err(Error::input(format!("reading {name}"), "it was merged by an earlier link (ld -r)")
             .hint("act at the link that made it"));
     }
-    Ok(Source { input: index, header, content, name, object })
+    Ok(Source { input: index, member: None, header, content, name, object })
 }
 
 fn lto(name: &str) -> Error {

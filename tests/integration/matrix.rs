@@ -217,7 +217,8 @@ impl Cell {
     fn build(linker: &str, language: &'static Language, choice: &str) -> Result<Cell, String> {
         let dir = tempfile::tempdir().unwrap();
         let base = version(dir.path(), language, choice, false).map_err(|e| format!("base: {e}"))?;
-        let patched = version(dir.path(), language, choice, true).map_err(|e| format!("patched: {e}"))?;
+        let mut patched = version(dir.path(), language, choice, true).map_err(|e| format!("patched: {e}"))?;
+        patched.program.adopt_names(&base.program);
         let linked_by = base.link.captured().linker.path.to_string_lossy().into_owned();
         let own = linker == "rust-lld";
         if !linked_by.contains(linker.trim_start_matches("rust-")) || linked_by.contains("gcc-ld") != own {
