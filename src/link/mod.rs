@@ -19,7 +19,7 @@ pub use capture::{Build, Request, capture};
 pub use replay::Link;
 pub use slot::{Populated, Tree, populate_slot};
 pub use store::hash_file;
-pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
+pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen, lto_hint};
 pub use words::Word;
 
 use std::collections::BTreeMap;

@@ -284,7 +284,7 @@ impl Reader<'_> {
     /// The input, object and ELF section that a piece came from, or why there is none.
     fn behind(&mut self, p: &Placed, count: usize) -> Result<std::result::Result<(usize, usize, usize), String>> {
         let Some(&input) = self.files.get(&p.file) else {
-            if p.file.contains(".ltrans") {
+            if [".ltrans", ".lto.", "lto.tmp"].iter().any(|late| p.file.contains(late)) {
                 return Err(
                     Error::input("reading the link map", "the link was done with LTO").hint("build without -flto")
                 );

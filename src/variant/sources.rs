@@ -9,7 +9,7 @@ use super::object::{self, Kind, Object};
 use super::patch::{self, Edit};
 use super::verify;
 use crate::error::{Error, Result};
-use crate::link::{Input, Relink};
+use crate::link::{Input, Relink, lto_hint};
 use crate::open::Bytes;
 
 /// One object that takes part in the link.
@@ -49,7 +49,7 @@ impl Sources {
         for (index, input) in link.inputs().iter().enumerate() {
             let bytes = link.bytes(index)?;
             match object::kind(&bytes) {
-                Kind::Bitcode => return Err(lto(&input.name)),
+                Kind::Bitcode => return Err(lto(&input.name, true)),
                 Kind::Relocatable => {
                     let source = source(index, input, None, &bytes, 0..bytes.len(), input.name.clone())?;
                     sources.found.insert((index, None), Lookup::Source(sources.list.len()));
@@ -89,6 +89,9 @@ impl Sources {
             (Some(one), None) => {
                 let name = format!("{}({member})", input.name);
                 let inner = bytes.get(one.content.clone()).unwrap_or_default();
+                if object::kind(inner) == Kind::Bitcode {
+                    return Err(lto(&name, true));
+                }
                 if object::kind(inner) != Kind::Relocatable {
                     return Ok(Lookup::Not("its archive member is no relocatable object".into()));
                 }
@@ -145,7 +148,7 @@ fn source(
 ) -> Result<Source> {
     let object = object::parse(&name, bytes)?;
     if object.sections.iter().any(|s| s.name.starts_with(".gnu.lto_")) {
-        return Err(lto(&name));
+        return Err(lto(&name, false));
     }
     if object.sources > 1 && !input.system && header.is_none() {
         return Err(Error::input(format!("reading {name}"), "it was merged by an earlier link (ld -r)")
@@ -154,7 +157,7 @@ fn source(
     Ok(Source { input: index, member: None, header, content, name, object })
 }
 
-fn lto(name: &str) -> Error {
+fn lto(name: &str, llvm: bool) -> Error {
     Error::input(format!("reading {name}"), "it is an LTO object: its sections are made at link time")
-        .hint("build without -flto")
+        .hint(lto_hint(name, llvm))
 }

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use straddle::link::{self, Build, Link, Request};
+use straddle::link::{self, Build, Input, Link, Linked, Relink, Request};
+use straddle::open::Bytes;
 use straddle::units::Phase;
 use straddle::variant::{self, Aim, Common, Landed, Lead, Plan, Program, Targets, UnitKey, Variant};
 
@@ -489,5 +490,73 @@ fn landing_leaves_a_table_of_llds_linker_script_alone() {
         let landed = land(&v, drawn);
         assert!(landed.variant.plan.targets.contains_key(&key("one.o", ".data.after")), "{:?}", landed.unmatched);
         assert_eq!(sh(dir.path(), &landed.variant.path.display().to_string()).unwrap(), "34\n");
+    }
+}
+
+/// A link that does something other than it was asked to, and may show the map of what was asked.
+struct Tampered<'a> {
+    link: &'a Link,
+    with: fn(&Link, &mut BTreeMap<usize, Vec<u8>>),
+    lie: bool,
+}
+
+impl Relink for Tampered<'_> {
+    fn inputs(&self) -> &[Input] {
+        self.link.inputs()
+    }
+
+    fn bytes(&self, input: usize) -> straddle::error::Result<Bytes> {
+        self.link.bytes(input)
+    }
+
+    fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> straddle::error::Result<Linked> {
+        let honest = self.link.relink(replaced, output)?;
+        let mut replaced = replaced.clone();
+        (self.with)(self.link, &mut replaced);
+        let linked = self.link.relink(&replaced, output)?;
+        Ok(if self.lie { honest } else { linked })
+    }
+}
+
+/// `main.o` as it is linked, and where the header of its section of that name is.
+fn main_object<'a>(link: &Link, replaced: &'a mut BTreeMap<usize, Vec<u8>>, section: &str) -> (&'a mut Vec<u8>, usize) {
+    let at = link.inputs().iter().position(|i| i.name == "main.o").unwrap();
+    let bytes = replaced.entry(at).or_insert_with(|| link.bytes(at).unwrap().to_vec());
+    let elf = goblin::elf::Elf::parse(bytes).unwrap();
+    let index = elf.section_headers.iter().position(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(section)).unwrap();
+    let header = elf.header.e_shoff as usize + index * 64;
+    (bytes, header)
+}
+
+/// A variant whose link was tampered with is refused under each linker, and leaves no file.
+#[test]
+fn landing_that_was_tampered_with_is_refused_under_every_linker() {
+    type Tamper = fn(&Link, &mut BTreeMap<usize, Vec<u8>>);
+    let grow: Tamper = |link, replaced| {
+        let (bytes, header) = main_object(link, replaced, ".data.buffer");
+        bytes[header + 32] += 8;
+    };
+    let change: Tamper = |link, replaced| {
+        let (bytes, header) = main_object(link, replaced, ".data.buffer");
+        let offset = u64::from_le_bytes(bytes[header + 24..header + 32].try_into().unwrap()) as usize;
+        bytes[offset + 9] ^= 1;
+    };
+    let forget: Tamper = |_, replaced| replaced.clear();
+    for linker in ["gold", "lld", "mold"] {
+        let build = format!("gcc {C_OBJECTS} gcc {{ld}} main.o new.o libhot.a -o x");
+        let sources = [("main.c", MAIN_C), ("hot.c", HOT_C), ("new.c", NEW)];
+        let Some((_dir, v)) = linked(linker, &sources, &build) else { continue };
+        let drawn = variant::random_targets(&v.program, &v.program, &mut ChaCha8Rng::seed_from_u64(2));
+        let plan = land(&v, drawn).variant.plan;
+        let path = v.scratch.join("tampered");
+        variant::make(&v.program, &v.link, &plan, &path).unwrap();
+        for (name, with) in [("grow", grow), ("change", change), ("forget", forget)] {
+            for lie in [false, true] {
+                let made = variant::make(&v.program, &Tampered { link: &v.link, with, lie }, &plan, &path);
+                let error = made.map(|v| v.proof).expect_err(name).to_string();
+                assert!(error.starts_with("proving the variant"), "{linker}, {name}: {error}");
+                assert!(!path.exists(), "{linker}, {name}");
+            }
+        }
     }
 }

@@ -354,7 +354,7 @@ fn what_cannot_be_patched_honestly_is_refused() {
         Program::open(&link, scratch.path()).err().unwrap().to_string()
     };
     let lto = refuse("gcc -c main.c; gcc -flto -ffat-lto-objects -c a.c", &["main.o", "a.o"]);
-    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto)"), "{lto}");
+    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto (gcc))"), "{lto}");
     let merged = refuse("gcc -c main.c a.c; ld -r -o both.o main.o a.o", &["both.o"]);
     assert!(merged.contains("both.o") && merged.contains("ld -r"), "{merged}");
 }

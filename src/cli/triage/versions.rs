@@ -90,7 +90,7 @@ fn version(
     .map_err(|e| Error { doing: format!("building {name}: {}", e.doing), ..e })?;
     problems.extend(capture.problems.iter().map(|p| format!("building {name}: {p}")));
     let link = capture.select(case.link.as_deref())?;
-    problems.extend(link.captured().problem());
+    problems.extend(link.captured().problems());
     let (linked, inputs) = (&link.captured().name, link.captured().inputs.len());
     progress.step(&format!("captured the link of {linked}: {inputs} inputs"));
     let output = capture.root.join(linked);
