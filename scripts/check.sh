@@ -25,7 +25,7 @@ part() { # NAME COMMAND…
 }
 
 # Debian package, and the command that shows it is there.
-needed=(gcc:gcc g++:g++ make:make binutils:readelf git:git cmake:cmake)
+needed=(gcc:gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang git:git cmake:cmake)
 
 packages() {
     local missing=() entry
@@ -73,6 +73,10 @@ seeds() {
     ar rcs "$at/object/archive" "$at/object/object"
     ld -e f "$at/object/object" -o "$at/elf/program" -Map "$at/map/object"
     ld -e f --whole-archive "$at/object/archive" -o /dev/null -Map "$at/map/archive"
+    local linker
+    for linker in ld.gold ld.lld mold; do
+        ! command -v "$linker" >/dev/null || "$linker" -e f "$at/object/object" -o "$at/elf/$linker" -Map="$at/map/$linker"
+    done
     cp tests/fuzz/seeds/record/* "$at/record/"
 }
 

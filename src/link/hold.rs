@@ -132,12 +132,15 @@ impl<'a> Session<'a> {
             inputs: Vec::new(),
             in_place: Vec::new(),
             lto: Vec::new(),
+            ordered_by: Vec::new(),
         };
         for plugin in held.words.plugins {
             let path = link.folder.join(plugin);
             link.in_place.push(InPlace { hash: store::hash_file(&path)?, path });
         }
         self.gather_inputs(&mut link, &paths::dependencies(&rule), &map)?;
+        link.ordered_by = link.ordering_options().map(str::to_owned).collect();
+        link.ordered_by.extend(self.profile(&link));
         let beside = store::hash_file(&held.beside.path().join("out").join(file_name(&link.output)))?;
         Ok((link, beside))
     }
@@ -224,7 +227,7 @@ impl<'a> Session<'a> {
             };
             self.lto_members.insert(stored.input.hash.clone(), members);
         }
-        let compiled_late = map.contains(".ltrans") || map.contains(".lto.");
+        let compiled_late = [".ltrans", ".lto.", "lto.tmp"].iter().any(|late| map.contains(late));
         for member in self.lto_members.get(&stored.input.hash).into_iter().flatten() {
             if member.is_empty() {
                 link.lto.push(name.clone());
@@ -233,6 +236,21 @@ impl<'a> Session<'a> {
             }
         }
         Ok(())
+    }
+
+    /// lld sorts functions by the call graph that a profile left in the objects.
+    fn profile(&self, link: &Captured) -> Option<String> {
+        const PROFILE: &str = ".llvm.call-graph-profile";
+        let lld = link.linker.path.to_string_lossy().contains("lld");
+        let off = link.words.iter().any(|w| {
+            matches!(w, Word::Plain(text) if matches!(text.trim_start_matches('-'), "no-call-graph-profile-sort" | "call-graph-profile-sort=none"))
+        });
+        let objects = link.inputs.iter().filter(|s| lld && !off && matches!(s.form, Form::Object | Form::Archive));
+        let sorted = |s: &&Stored| {
+            crate::open::map(&self.store.path(&s.input.hash)).is_ok_and(|b| content::has_section(&b, PROFILE))
+        };
+        let found = objects.filter(|s| !s.input.system).find(sorted)?;
+        Some(format!("a profile ({PROFILE} in {})", found.input.name))
     }
 
     fn inside_a_link(&self, pid: pid_t) -> bool {

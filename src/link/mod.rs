@@ -19,7 +19,9 @@ pub use capture::{Build, Request, capture};
 pub use replay::Link;
 pub use slot::{Populated, Tree, populate_slot};
 pub use store::hash_file;
-pub use stored::{Capture, Captured, ENVIRONMENT, Form, Glob, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
+pub use stored::{
+    Capture, Captured, ENVIRONMENT, Form, Glob, InPlace, Linker, Makes, SCHEMA, Stored, Unseen, lto_hint,
+};
 pub use words::Word;
 
 use std::collections::BTreeMap;
@@ -59,6 +61,11 @@ pub trait Relink: Sync {
     /// The names of those inputs whose order is not the build's own, in their order; none where all stand as built.
     fn order(&self) -> &[String] {
         &[]
+    }
+
+    /// Whether the linker makes equal sections one (`--icf`): a changed one may come apart from the others.
+    fn folds(&self) -> bool {
+        false
     }
 
     /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`

@@ -314,6 +314,10 @@ impl Relink for Link {
         }
     }
 
+    fn folds(&self) -> bool {
+        self.captured.folds()
+    }
+
     fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked> {
         let doing = || format!("linking {}", output.display());
         self.check()?;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::link::Input;
+use crate::link::content;
 use crate::link::replay::Link;
 use crate::link::store::{self, Store};
 use crate::link::words::Word;
@@ -91,6 +92,9 @@ pub struct Captured {
     pub in_place: Vec<InPlace>,
     /// Inputs that hold no machine code yet: link-time optimisation.
     pub lto: Vec<String>,
+    /// What lays out code or data instead of the order of the link: a list of symbols, a profile, a tool that comes after.
+    #[serde(default)]
+    pub ordered_by: Vec<String>,
 }
 
 impl Captured {
@@ -100,11 +104,51 @@ impl Captured {
         self.words.iter().any(|w| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid")))
     }
 
-    /// What a reader of the measurement has to know about the link, in one sentence.
+    /// Whether equal sections are made one: the last `--icf=…` counts.
+    pub(super) fn folds(&self) -> bool {
+        let icf = |w: &Word| match w {
+            Word::Plain(text) => text.trim_start_matches('-').strip_prefix("icf=").map(|how| how != "none"),
+            _ => None,
+        };
+        self.words.iter().rev().find_map(icf).unwrap_or(false)
+    }
+
+    /// Options by which the linker is told an order, as they were written.
+    pub(super) fn ordering_options(&self) -> impl Iterator<Item = &str> {
+        const ORDERING: [&str; 8] = [
+            "symbol-ordering-file",
+            "section-ordering-file",
+            "call-graph-ordering-file",
+            "shuffle-sections",
+            "reverse-sections",
+            "bp-startup-sort",
+            "bp-compression-sort",
+            "irpgo-profile",
+        ];
+        self.words.iter().filter_map(|word| {
+            let (Word::Plain(text) | Word::Input { prefix: text, .. }) = word else { return None };
+            let option = text.split('=').next().unwrap_or_default();
+            ORDERING.contains(&option.trim_start_matches('-')).then_some(option)
+        })
+    }
+
+    /// What a reader of the measurement has to know about the link, a sentence each.
     #[must_use]
-    pub fn problem(&self) -> Option<String> {
-        let sentence = "was changed after the link (strip, objcopy?): what is measured is the file as linked";
-        self.post_processed.then(|| format!("{} {sentence}", self.name))
+    pub fn problems(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut all = Vec::new();
+        if self.post_processed {
+            all.push(format!(
+                "{name} was changed after the link (strip, objcopy?): what is measured is the file as linked"
+            ));
+        }
+        if !self.ordered_by.is_empty() {
+            all.push(format!(
+                "{name} is laid out by {}: the order of the link is not its layout",
+                self.ordered_by.join(" and ")
+            ));
+        }
+        all
     }
 
     /// Made by a build tool to learn about the compiler or to steer the build, not for its user: cmake's checks,
@@ -254,10 +298,25 @@ impl Capture {
             let more = link.lto.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
             let problem = format!("{file}{more} is compiled for link-time optimisation: it holds no sections to move");
-            return Err(Error::input(format!("opening the link of {}", link.name), problem)
-                .hint("build without -flto (cargo: lto = \"off\")"));
+            let llvm = link.inputs.iter().filter(|s| file.starts_with(&s.input.name)).any(|s| {
+                let bytes = crate::open::map(&self.object(&s.input.hash));
+                bytes.is_ok_and(|b| content::holds_bitcode(&b))
+            });
+            return Err(Error::input(format!("opening the link of {}", link.name), problem).hint(lto_hint(file, llvm)));
         }
         Link::new(link.clone(), Arc::new(Store::open(self.store.join("objects"))?), self.store.clone(), &self.root)
+    }
+}
+
+/// The flag to drop, for an input that is compiled for link-time optimisation, by LLVM or by gcc.
+#[must_use]
+pub fn lto_hint(input: &str, llvm: bool) -> &'static str {
+    match llvm {
+        true if input.contains(".rcgu.o") || input.contains(".rlib") => {
+            "build without -C linker-plugin-lto (cargo: lto = \"off\")"
+        }
+        true => "build without -flto or -flto=thin (clang)",
+        false => "build without -flto (gcc)",
     }
 }
 

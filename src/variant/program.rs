@@ -98,9 +98,11 @@ impl Program {
         let mut units = reader.units(&pieces)?;
         same_machine(&reader.sources.list, &baseline)?;
         let unplaced = unplaced(&reader.sources.list, &units);
-        let dropped = unplaced.len() as u32;
+        let dropped = unplaced.iter().filter(|(_, _, s)| s.size > 0).count() as u32;
         judge(&mut units, &reader.sources, &baseline, &bytes);
-        folded(&mut units, &unplaced, &reader.sources, &baseline);
+        if link.folds() {
+            folded(&mut units, &reader.sources, &baseline);
+        }
         bracketed(&mut units, &landing, &baseline);
         let mut rows = rows(&units);
         rows.iter().for_each(|row| model(units.get_mut(row.units.clone()).unwrap_or_default()));
@@ -128,6 +130,40 @@ impl Program {
             let units = self.units.get(s.units.clone())?;
             Some(Row { output: &s.output, units, align: s.align, follows: s.follows })
         })
+    }
+
+    /// Gives units that another version has elsewhere the names that they have there: a function or variable with a section
+    /// of its own is the same one in another object too (rustc numbers its objects by size), if each version has one
+    /// section of that name. What has no such name, as a private constant, is not looked for.
+    pub fn adopt_names(&mut self, of: &Program) {
+        let (theirs, ours) = (of.own_sections(), self.own_sections());
+        for (name, at) in ours {
+            let Some(there) = at.zip(theirs.get(&name).copied().flatten()).and_then(|(_, i)| of.units.get(i)) else {
+                continue;
+            };
+            let Some(unit) = at.and_then(|i| self.units.get_mut(i)) else { continue };
+            if of.by_key.contains_key(&unit.key) || self.by_key.contains_key(&there.key) {
+                continue;
+            }
+            if let Some(i) = self.by_key.remove(&unit.key) {
+                self.by_key.insert(there.key.clone(), i);
+            }
+            unit.key.clone_from(&there.key);
+        }
+    }
+
+    /// The units that are named after a symbol in them (`-ffunction-sections`), by section; `None` for a name that comes
+    /// twice.
+    fn own_sections(&self) -> BTreeMap<String, Option<usize>> {
+        let mut all = BTreeMap::new();
+        for (i, unit) in self.units.iter().enumerate() {
+            let Some((_, section)) = self.section(unit) else { continue };
+            let named = |s: &Symbol| section.name.strip_suffix(s.name.as_str()).is_some_and(|stem| stem.ends_with('.'));
+            if section.symbols.iter().any(named) {
+                all.entry(section.name.clone()).and_modify(|at| *at = None).or_insert(Some(i));
+            }
+        }
+        all
     }
 
     /// Where the output sections start in another landing, those left out that followed as in the pristine one: they will
@@ -196,8 +232,8 @@ impl Program {
     fn is(&self, unit: &Unit, piece: &Placed, files: &BTreeMap<String, usize>) -> bool {
         let same_object = || {
             let (source, _) = unit.source?;
-            let input = self.sources.list.get(source)?.input;
-            Some(unit.key.member == piece.member && files.get(&piece.file) == Some(&input))
+            let source = self.sources.list.get(source)?;
+            Some(source.member == piece.member && files.get(&piece.file) == Some(&source.input))
         };
         unit.key.section == piece.section && unit.output == piece.output && same_object().unwrap_or(true)
     }
@@ -254,7 +290,7 @@ impl Reader<'_> {
     /// The input, object and ELF section that a piece came from, or why there is none.
     fn behind(&mut self, p: &Placed, count: usize) -> Result<std::result::Result<(usize, usize, usize), String>> {
         let Some(&input) = self.files.get(&p.file) else {
-            if p.file.contains(".ltrans") {
+            if [".ltrans", ".lto.", "lto.tmp"].iter().any(|late| p.file.contains(late)) {
                 return Err(
                     Error::input("reading the link map", "the link was done with LTO").hint("build without -flto")
                 );
@@ -460,42 +496,40 @@ fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
     }
 }
 
-/// (object, section) of loaded sections with content that are nowhere in the map: garbage, twins of a group, folded.
+/// Object, index and header of the loaded sections that are nowhere in the map: garbage, twins of a group, folded, empty.
 /// Merged ones, unwind tables and notes are not counted: some linkers list what they make of them, not where it came from.
-fn unplaced(sources: &[Source], units: &[Unit]) -> Vec<(usize, usize)> {
+fn unplaced<'a>(sources: &'a [Source], units: &[Unit]) -> Vec<(usize, usize, &'a Section)> {
     let placed: BTreeSet<(usize, usize)> = units.iter().filter_map(|u| u.source).collect();
     let all =
         sources.iter().enumerate().flat_map(|(o, s)| s.object.sections.iter().enumerate().map(move |(i, s)| (o, i, s)));
-    all.filter(|(_, _, s)| s.allocated() && s.size > 0 && s.taken_whole())
-        .map(|(o, i, _)| (o, i))
-        .filter(|at| !placed.contains(at))
-        .collect()
+    all.filter(|(o, i, s)| s.allocated() && s.taken_whole() && !placed.contains(&(*o, *i))).collect()
 }
 
 /// Keeps what other sections were folded into (`--icf`): with a pad it would no longer be equal to them, and they would
 /// come back. One is folded that was dropped, has a unit's bytes, and whose symbols the linked file has at that unit, or
 /// which has no symbols to tell. A twin of its group is none: it was dropped for its name before anything was compared.
-fn folded(units: &mut [Unit], unplaced: &[(usize, usize)], sources: &Sources, linked: &Linked) {
-    type Content<'a> = (&'a [u8], u64);
-    let content = |(object, index): (usize, usize)| -> Option<(Content, &Section)> {
-        let source = sources.list.get(object)?;
-        let section = source.object.sections.get(index).filter(|s| s.has_bytes())?;
-        let from = usize::try_from(section.offset).ok()?;
-        let bytes = sources.pristine(source).get(from..)?.get(..usize::try_from(section.size).ok()?)?;
-        Some(((bytes, section.flags & !GROUP), section))
+fn folded(units: &mut [Unit], sources: &Sources, linked: &Linked) {
+    let content = |object: usize, section: &Section| {
+        let from = usize::try_from(section.offset).ok().filter(|_| section.has_bytes())?;
+        let bytes = sources.pristine(sources.list.get(object)?).get(from..)?;
+        Some((bytes.get(..usize::try_from(section.size).ok()?)?, section.flags & !GROUP))
     };
-    let mut gone: BTreeMap<Content, Vec<&Section>> = BTreeMap::new();
-    for (what, section) in unplaced.iter().filter_map(|&at| content(at)) {
-        gone.entry(what).or_default().push(section);
+    let mut gone: BTreeMap<(&[u8], u64), Vec<&Section>> = BTreeMap::new();
+    for (object, _, section) in unplaced(&sources.list, units) {
+        if let Some(content) = content(object, section) {
+            gone.entry(content).or_default().push(section);
+        }
     }
     for unit in units.iter_mut().filter(|u| u.class.paddable()) {
-        let Some((what, own)) = unit.source.and_then(content) else { continue };
+        let Some((object, index)) = unit.source else { continue };
+        let Some(own) = sources.list.get(object).and_then(|s| s.object.sections.get(index)) else { continue };
         let into_it = |s: &&&Section| {
             let twin = s.flags & own.flags & GROUP != 0 && s.name == own.name;
             let there = |y: &Symbol| linked.has_at(&y.name, unit.address.wrapping_add(y.value));
             !twin && (s.symbols.is_empty() || linked.symbols.is_empty() || s.symbols.iter().any(there))
         };
-        if let Some(other) = gone.get(&what).and_then(|all| all.iter().find(into_it)) {
+        let equal = content(object, own).and_then(|c| gone.get(&c)?.iter().find(into_it));
+        if let Some(other) = equal {
             unit.class = Class::kept(format!("another section, {}, was folded into it (--icf)", other.name));
         }
     }

@@ -198,8 +198,8 @@ fn make_with_two_jobs_and_two_programs() {
     all.sort_unstable();
     assert_eq!(all, ["one", "two"]);
     let one = capture.select(Some("one")).unwrap();
-    assert_eq!(one.captured().problem(), None);
-    let stripped = capture.select(Some("t*")).unwrap().captured().problem().unwrap();
+    assert!(one.captured().problems().is_empty());
+    let stripped = capture.select(Some("t*")).unwrap().captured().problems().remove(0);
     assert!(stripped.starts_with("two was changed after the link"), "{stripped}");
     assert!(capture.select(None).unwrap_err().to_string().contains("one"));
     let none = capture.select(Some("three")).unwrap_err().to_string();
@@ -420,6 +420,43 @@ fn link_time_optimisation_is_refused_only_where_it_is_taken_in() {
         assert!(error.contains(file) && error.contains("-flto"), "{error}");
     }
     capture.select(Some("clean")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+}
+
+#[test]
+fn what_lays_out_instead_of_the_order_of_the_link_is_named() {
+    let order =
+        "echo g > order; printf '.text\\n.globl p,q\\np: call q\\nq: ret\\n.cg_profile p, q, 9\\n' > p.s; clang -c p.s";
+    let place = Place::new(order);
+    let lld = "gcc -fuse-ld=lld -ffunction-sections src/main.c src/f.c src/g.c";
+    let build = format!(
+        "{lld} -Wl,--symbol-ordering-file=order -o a; {lld} p.o -o b; {lld} p.o -Wl,--no-call-graph-profile-sort -o c; \
+         {lld} -Wl,--symbol-ordering-file,order p.o -o d"
+    );
+    let capture = place.proved(&build);
+    let said: Vec<Vec<String>> = capture.links.iter().map(|l| l.problems()).collect();
+    let sentence =
+        |name: &str, by: &str| vec![format!("{name} is laid out by {by}: the order of the link is not its layout")];
+    let profile = "a profile (.llvm.call-graph-profile in p.o)";
+    let both = format!("--symbol-ordering-file and {profile}");
+    let expected = [sentence("a", "--symbol-ordering-file"), sentence("b", profile), Vec::new(), sentence("d", &both)];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_flag_of_link_time_optimisation_is_named_for_each_compiler() {
+    let place = Place::new("");
+    let build = format!(
+        "{OBJECTS} clang -flto -c src/f.c -o lib/f.o; ar rcs lib/libf.a lib/f.o; clang -fuse-ld=lld src/main.o lib/f.o src/g.o -o clang; \
+         clang -fuse-ld=lld src/main.o src/g.o -Llib -lf -o member; \
+         gcc -flto src/main.o src/f.c src/g.o -o gcc; \
+         rustc -C linker-plugin-lto -C linker=clang r.rs -C link-arg=-fuse-ld=lld -o rust || true"
+    );
+    let capture = place.capture(&build).unwrap();
+    let said = |name: &str| capture.select(Some(name)).unwrap_err().to_string();
+    for (name, hint) in [("clang", "-flto=thin (clang)"), ("member", "-flto=thin (clang)"), ("gcc", "-flto (gcc)")] {
+        assert!(said(name).contains(hint), "{name}: {}", said(name));
+    }
+    assert_eq!(link::lto_hint("x.rcgu.o", true), "build without -C linker-plugin-lto (cargo: lto = \"off\")");
 }
 
 /// A link made by a process that the build did not start is named, not met with silence.

@@ -9,8 +9,10 @@ use std::sync::Mutex;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use straddle::link::{self, Build, Link, Request};
-use straddle::variant::{self, Aim, Common, Landed, Lead, Plan, Program, Targets, Variant};
+use straddle::link::{self, Build, Input, Link, Linked, Relink, Request};
+use straddle::open::Bytes;
+use straddle::units::Phase;
+use straddle::variant::{self, Aim, Common, Landed, Lead, Plan, Program, Targets, UnitKey, Variant};
 
 const LINKERS: [&str; 5] = ["bfd", "gold", "lld", "mold", "rust-lld"];
 
@@ -193,10 +195,15 @@ fn version(dir: &Path, language: &Language, choice: &str, patched: bool) -> Resu
         fs::write(tree.join(name), text).unwrap();
     }
     fs::write(tree.join("new.c"), if patched { NEW } else { "" }).unwrap();
-    let name = if patched { "patched" } else { "base" };
     let build = language.build.replace("{objects}", C_OBJECTS).replace("{ld}", choice);
+    captured(dir, if patched { "patched" } else { "base" }, build)
+}
+
+/// Runs `build` in `dir/tree`, and reads the link of `x`, proven to be repeatable.
+fn captured(dir: &Path, name: &str, build: String) -> Result<Version, String> {
+    let (dir, store) = (dir.to_owned(), dir.join(name));
     let request =
-        Request { build: Build::Shell(build), dir: tree, store: dir.join(name), link: Some("x".into()), stop: None };
+        Request { build: Build::Shell(build), dir: dir.join("tree"), store, link: Some("x".into()), stop: None };
     let said = |e: straddle::error::Error| e.to_string();
     let capture = link::capture(&request).map_err(said)?;
     let link = capture.select(Some("x")).map_err(said)?;
@@ -211,7 +218,8 @@ impl Cell {
     fn build(linker: &str, language: &'static Language, choice: &str) -> Result<Cell, String> {
         let dir = tempfile::tempdir().unwrap();
         let base = version(dir.path(), language, choice, false).map_err(|e| format!("base: {e}"))?;
-        let patched = version(dir.path(), language, choice, true).map_err(|e| format!("patched: {e}"))?;
+        let mut patched = version(dir.path(), language, choice, true).map_err(|e| format!("patched: {e}"))?;
+        patched.program.adopt_names(&base.program);
         let linked_by = base.link.captured().linker.path.to_string_lossy().into_owned();
         let own = linker == "rust-lld";
         if !linked_by.contains(linker.trim_start_matches("rust-")) || linked_by.contains("gcc-ld") != own {
@@ -369,4 +377,186 @@ fn landing_holds_under_every_linker_for_every_language() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[allow(clippy::print_stdout, reason = "what was skipped is said")]
+fn skipped(missing: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{missing} is not installed");
+    println!("skipped: no {missing}");
+}
+
+/// A small tree of C files, captured as linked by `linker`; `None` when that is not there (in CI it must be).
+fn linked(linker: &str, sources: &[(&str, &str)], build: &str) -> Option<(tempfile::TempDir, Version)> {
+    let choice = choice(linker, &LANGUAGES[0]).map_err(|missing| skipped(&missing)).ok()?;
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("tree")).unwrap();
+    for (name, text) in sources {
+        fs::write(dir.path().join("tree").join(name), text).unwrap();
+    }
+    let version = captured(dir.path(), "base", build.replace("{ld}", &choice)).unwrap();
+    Some((dir, version))
+}
+
+fn key(file: &str, section: &str) -> UnitKey {
+    UnitKey { file: file.into(), member: None, section: section.into(), index: 0 }
+}
+
+fn land(v: &Version, targets: Targets) -> Landed {
+    let aim = Aim { targets, ..Aim::default() };
+    let landed = variant::land(&v.program, &v.link, &aim, &v.scratch.join("v"));
+    landed.unwrap_or_else(|e| panic!("{}: {e}", v.link.captured().linker.path.display()))
+}
+
+/// One unit is moved by half a line: it does, and every other unit with bytes stays on its phase.
+#[test]
+fn landing_of_a_single_factor_moves_nothing_else() {
+    for linker in LINKERS {
+        let build = format!("gcc {C_OBJECTS} gcc {{ld}} main.o new.o libhot.a -o x");
+        let sources = [("main.c", MAIN_C), ("hot.c", HOT_C), ("new.c", NEW)];
+        let Some((_dir, v)) = linked(linker, &sources, &build) else { continue };
+        let unit = key("main.o", ".data.buffer");
+        let mut targets = variant::targets_as_built(&v.program);
+        let was = targets[&unit];
+        targets.insert(unit.clone(), Phase((was.0 + 32) % 64));
+        let landed = land(&v, targets);
+        assert_eq!(landed.unmatched, [], "{linker}");
+        for (u, (key, _, phase)) in v.program.units.iter().zip(&landed.variant.landing).filter(|(u, _)| u.size > 0) {
+            let expected = if *key == unit { (u.address + 32) % 64 } else { u.address % 64 };
+            assert_eq!(u64::from(phase.0), expected, "{linker}: {key} in {}", u.output);
+        }
+    }
+}
+
+/// Equal functions that the linker made one stay one, whatever is padded.
+#[test]
+fn landing_leaves_folded_sections_folded() {
+    let pair = |name: &str| {
+        format!(
+            "int {name}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s += helper(i) * 3; seen += s; return s; }}\n"
+        )
+    };
+    let twins = format!(
+        "int helper(int); static int seen; {}{}int other(int x) {{ return helper(x) + seen; }}\n",
+        pair("one"),
+        pair("two")
+    );
+    let main = "#include <stdio.h>\nint one(int), two(int), other(int); int helper(int x) { return x ^ 5; }\n\
+                int main(void) { printf(\"%d %d %d %d\\n\", one(3), two(4), other(2), one == two); return 0; }\n";
+    let build = "gcc -O1 -fno-ipa-icf -ffunction-sections -fdata-sections -c main.c twins.c; gcc {ld} -Wl,--icf=all main.o twins.o -o x";
+    for linker in ["gold", "lld", "mold", "rust-lld"] {
+        let Some((dir, v)) = linked(linker, &[("main.c", main), ("twins.c", &twins)], build) else { continue };
+        let bytes = fs::read(v.scratch.join("pristine")).unwrap();
+        let address = |bytes: &[u8], name: &str| {
+            let elf = goblin::elf::Elf::parse(bytes).unwrap();
+            elf.syms.iter().find(|s| elf.strtab.get_at(s.st_name) == Some(name)).unwrap().st_value
+        };
+        assert_eq!(address(&bytes, "one"), address(&bytes, "two"), "{linker} folds nothing");
+        let kept: Vec<_> =
+            v.program.kept().filter(|(_, why)| why.contains("folded")).map(|(k, _)| k.to_string()).collect();
+        // The empty `.text` of one object is that of all.
+        assert!(kept.contains(&"twins.o:.text.one".to_owned()) && kept.len() <= 2, "{linker}: {kept:?}");
+        let drawn = variant::random_targets(&v.program, &v.program, &mut ChaCha8Rng::seed_from_u64(3));
+        let landed = land(&v, drawn);
+        assert!(landed.variant.plan.pads.len() > 3, "{linker}: {:?}", landed.variant.plan);
+        let bytes = fs::read(&landed.variant.path).unwrap();
+        assert_eq!(address(&bytes, "one"), address(&bytes, "two"), "{linker}");
+        assert_ne!(address(&bytes, "one"), address(&bytes, "other"), "{linker}");
+        assert_eq!(sh(dir.path(), &landed.variant.path.display().to_string()).unwrap().split(' ').next(), Some("48"));
+    }
+}
+
+/// lld's map shows what a linker script assigns, as ld's does.
+#[test]
+fn landing_leaves_a_table_of_llds_linker_script_alone() {
+    let script = "SECTIONS { .mine : { *(.data.before) foo_start = .; *(.data.foo.*) PROVIDE(foo_end = .); . = . + 12; *(.data.after) } }\nINSERT AFTER .data;\n";
+    let put = |section: &str| format!("__attribute__((section(\"{section}\"), used))");
+    let one = format!(
+        "long x {} = 1; long a {} = 3; long y {} = 1;\n",
+        put(".data.before"),
+        put(".data.foo.a"),
+        put(".data.after")
+    );
+    let two = format!("long b {} = 4;\n", put(".data.foo.b"));
+    let main = "#include <stdio.h>\nextern long foo_start[], foo_end[]; int main(void) { long sum = 0;\n\
+                for (long *p = foo_start; p != foo_end; p++) sum = sum * 10 + *p; printf(\"%ld\\n\", sum); return 0; }\n";
+    let sources = [("one.c", one.as_str()), ("two.c", two.as_str()), ("main.c", main), ("table.ld", script)];
+    let build = "gcc -O2 -c *.c; gcc {ld} main.o one.o two.o -Wl,-T,table.ld -o x";
+    let Some((dir, v)) = linked("lld", &sources, build) else { return };
+    let why = "the linker script brackets it with foo_start and foo_end";
+    let kept: Vec<String> = v.program.kept().filter(|(_, w)| *w == why).map(|(k, _)| k.to_string()).collect();
+    assert_eq!(kept, ["one.o:.data.foo.a", "two.o:.data.foo.b"]);
+    for seed in 0..2 {
+        let drawn = variant::random_targets(&v.program, &v.program, &mut ChaCha8Rng::seed_from_u64(seed));
+        let landed = land(&v, drawn);
+        assert!(landed.variant.plan.targets.contains_key(&key("one.o", ".data.after")), "{:?}", landed.unmatched);
+        assert_eq!(sh(dir.path(), &landed.variant.path.display().to_string()).unwrap(), "34\n");
+    }
+}
+
+/// A link that does something other than it was asked to, and may show the map of what was asked.
+struct Tampered<'a> {
+    link: &'a Link,
+    with: fn(&Link, &mut BTreeMap<usize, Vec<u8>>),
+    lie: bool,
+}
+
+impl Relink for Tampered<'_> {
+    fn inputs(&self) -> &[Input] {
+        self.link.inputs()
+    }
+
+    fn bytes(&self, input: usize) -> straddle::error::Result<Bytes> {
+        self.link.bytes(input)
+    }
+
+    fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> straddle::error::Result<Linked> {
+        let honest = self.link.relink(replaced, output)?;
+        let mut replaced = replaced.clone();
+        (self.with)(self.link, &mut replaced);
+        let linked = self.link.relink(&replaced, output)?;
+        Ok(if self.lie { honest } else { linked })
+    }
+}
+
+/// `main.o` as it is linked, and where the header of its section of that name is.
+fn main_object<'a>(link: &Link, replaced: &'a mut BTreeMap<usize, Vec<u8>>, section: &str) -> (&'a mut Vec<u8>, usize) {
+    let at = link.inputs().iter().position(|i| i.name == "main.o").unwrap();
+    let bytes = replaced.entry(at).or_insert_with(|| link.bytes(at).unwrap().to_vec());
+    let elf = goblin::elf::Elf::parse(bytes).unwrap();
+    let index = elf.section_headers.iter().position(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(section)).unwrap();
+    let header = elf.header.e_shoff as usize + index * 64;
+    (bytes, header)
+}
+
+/// A variant whose link was tampered with is refused under each linker, and leaves no file.
+#[test]
+fn landing_that_was_tampered_with_is_refused_under_every_linker() {
+    type Tamper = fn(&Link, &mut BTreeMap<usize, Vec<u8>>);
+    let grow: Tamper = |link, replaced| {
+        let (bytes, header) = main_object(link, replaced, ".data.buffer");
+        bytes[header + 32] += 8;
+    };
+    let change: Tamper = |link, replaced| {
+        let (bytes, header) = main_object(link, replaced, ".data.buffer");
+        let offset = u64::from_le_bytes(bytes[header + 24..header + 32].try_into().unwrap()) as usize;
+        bytes[offset + 9] ^= 1;
+    };
+    let forget: Tamper = |_, replaced| replaced.clear();
+    for linker in ["gold", "lld", "mold"] {
+        let build = format!("gcc {C_OBJECTS} gcc {{ld}} main.o new.o libhot.a -o x");
+        let sources = [("main.c", MAIN_C), ("hot.c", HOT_C), ("new.c", NEW)];
+        let Some((_dir, v)) = linked(linker, &sources, &build) else { continue };
+        let drawn = variant::random_targets(&v.program, &v.program, &mut ChaCha8Rng::seed_from_u64(2));
+        let plan = land(&v, drawn).variant.plan;
+        let path = v.scratch.join("tampered");
+        variant::make(&v.program, &v.link, &plan, &path).unwrap();
+        for (name, with) in [("grow", grow), ("change", change), ("forget", forget)] {
+            for lie in [false, true] {
+                let made = variant::make(&v.program, &Tampered { link: &v.link, with, lie }, &plan, &path);
+                let error = made.map(|v| v.proof).expect_err(name).to_string();
+                assert!(error.starts_with("proving the variant"), "{linker}, {name}: {error}");
+                assert!(!path.exists(), "{linker}, {name}");
+            }
+        }
+    }
 }

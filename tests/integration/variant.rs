@@ -408,7 +408,40 @@ fn what_cannot_be_patched_honestly_is_refused() {
         Program::open(&link, scratch.path()).err().unwrap().to_string()
     };
     let lto = refuse("gcc -c main.c; gcc -flto -ffat-lto-objects -c a.c", &["main.o", "a.o"]);
-    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto)"), "{lto}");
+    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto (gcc))"), "{lto}");
     let merged = refuse("gcc -c main.c a.c; ld -r -o both.o main.o a.o", &["both.o"]);
     assert!(merged.contains("both.o") && merged.contains("ld -r"), "{merged}");
+}
+
+/// A function and its variable move to another file, or into an archive: they are the same all the same. What both
+/// versions do not have once is not.
+#[test]
+fn landing_follows_a_section_into_another_object() {
+    let f = "long moved_hits = 3; long moved(long x) { return x + moved_hits++; }\n";
+    let twice = "static long helper(long x) { return x * 3; } long (*NAME)(long) = helper;\n";
+    let main = "#include <stdio.h>\nlong moved(long); extern long (*one)(long), (*two)(long);\n\
+                int main(void) { printf(\"%ld %ld\\n\", moved(2), one(2) + two(1)); return 0; }\n";
+    let (one, two) = (twice.replace("NAME", "one"), twice.replace("NAME", "two"));
+    let build = |a: &str, b: &str| {
+        let sources = [("main.c", main), ("a.c", a), ("b.c", b)];
+        let flags = ["-O1", "-ffunction-sections", "-fdata-sections"];
+        fake::build(&sources, &flags, &[("libb.a", &["b.o"])], "gcc", &["main.o", "a.o", "libb.a"])
+    };
+    let (base, patched) = (build(&format!("{f}{one}"), &two), build(&one, &format!("{f}{two}")));
+    let ((_b, b), (_p, mut p)) = (open(&base), open(&patched));
+    let moved = [key("a.o", ".text.moved"), key("a.o", ".data.moved_hits")];
+    assert!(moved.iter().all(|k| !variant::common(&b, &p).has(k)));
+    p.adopt_names(&b);
+    let common = variant::common(&b, &p);
+    assert!(moved.iter().all(|k| common.has(k)), "{:?}", common.rest);
+    assert!(p.unit(&key("a.o", ".text.helper")).is_some() && p.unit(&moved[0]).is_some());
+    let targets: Targets = variant::targets_as_built(&b).into_iter().filter(|(k, _)| common.has(k)).collect();
+    let phases: Vec<Phase> = moved.iter().map(|k| targets[k]).collect();
+    let (_out, landed) = land(&p, &patched, targets, 3);
+    for (k, phase) in moved.iter().zip(phases) {
+        let named = landed.unmatched.iter().any(|(u, _)| u == k);
+        assert!(named || landed.variant.landing.iter().any(|(u, _, at)| u == k && *at == phase), "{k}");
+    }
+    assert!(landed.unmatched.len() < 2, "{:?}", landed.unmatched);
+    assert_eq!(patched.run(&landed.variant.path), "ExitStatus(unix_wait_status(0)) 5 9\n");
 }

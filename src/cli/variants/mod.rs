@@ -227,7 +227,7 @@ fn side(
     let stored = if !path.join("capture.json").exists() && below.is_dir() { below } else { path.to_owned() };
     let capture = Capture::load(&stored)?;
     let link = capture.select(args.link.as_deref())?;
-    problems.extend(link.captured().problem());
+    problems.extend(link.captured().problems());
     progress.step(&format!("reading the link of {}: {} inputs", link.captured().name, link.captured().inputs.len()));
     let scratch = folder.scratch()?;
     link.prove_pass_through(scratch.path())?;
