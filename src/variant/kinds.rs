@@ -128,7 +128,11 @@ pub fn shift(program: &Program, unit: &Unit, by: i64) -> Result<Aim> {
     let by_phase = by.rem_euclid(LINE as i64) as u64;
     aim.targets.insert(unit.key.clone(), phase(unit.address + by_phase));
     let lines = u64::try_from(by).unwrap_or(0) / LINE;
-    if let (Some(before), 1..) = (before(program, unit), lines) {
+    if lines > 0 {
+        let before = before(program, unit).ok_or_else(|| {
+            Error::input(moving(unit), "nothing before it in its output section can be padded")
+                .hint("name a unit that is linked after another one")
+        })?;
         aim.behind.insert(before.key.clone(), lines);
     }
     Ok(aim)
@@ -190,10 +194,6 @@ pub fn last(names: &[String], differ: impl Fn(&str) -> bool) -> Plan {
 fn about(program: &Program, unit: &Unit, kind: &str) -> Result<Aim> {
     if let Class::Kept(why) = &unit.class {
         return Err(Error::input(moving(unit), format!("it must not be touched: {why}")));
-    }
-    if before(program, unit).is_none() {
-        return Err(Error::input(moving(unit), "nothing before it in its output section can be padded")
-            .hint("name a unit that is linked after another one"));
     }
     let subject = Some(unit.key.clone());
     Ok(Aim { kind: kind.into(), targets: targets_as_built(program), subject, ..Aim::default() })

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::make::{Landed, Unmatched, Variant};
+use super::make::{Landed, NOWHERE, Unmatched, Variant};
 use super::program::Program;
 use super::verify::{Linked, Proof, places};
 use super::{LINE, phase};
@@ -94,10 +94,10 @@ pub struct Entry {
     pub met: u32,
     pub missed: Vec<Missed>,
     pub proof: Proof,
-    /// Planned phases (`null`: none was), actual phases and addresses of the version's units.
+    /// Planned phases (`null`: none was), actual phases and addresses (`null`: not there) of the version's units.
     pub planned: Vec<Option<Phase>>,
-    pub phases: Vec<Phase>,
-    pub addresses: Vec<Addr>,
+    pub phases: Vec<Option<Phase>>,
+    pub addresses: Vec<Option<Addr>>,
     #[serde(skip)]
     proven_by: Vec<By>,
 }
@@ -186,8 +186,11 @@ impl Entry {
         let found = Linked::parse(&bytes).and_then(|linked| places::read(program, &variant.places, &linked, &bytes));
         let found = found.map_err(|why| Error::input(format!("reading the variant {}", named.file), why))?;
         let counted: Vec<_> = program.units.iter().zip(found).filter(|(u, _)| u.size > 0).collect();
+        let there: Vec<Option<u64>> =
+            counted.iter().map(|(_, (address, _))| (*address != NOWHERE.0).then_some(*address)).collect();
         let moved = |differ: &dyn Fn(u64, u64) -> bool| {
-            counted.iter().filter(|(u, (address, _))| differ(u.address, *address)).count() as u32
+            let both = counted.iter().zip(&there).filter_map(|((u, _), at)| Some((u.address, (*at)?)));
+            both.filter(|(was, is)| differ(*was, *is)).count() as u32
         };
         let planned = counted.iter().map(|(u, _)| variant.plan.targets.get(&u.key).copied()).collect();
         Ok(Entry {
@@ -205,8 +208,8 @@ impl Entry {
             missed: unmatched.iter().map(|(k, why)| Missed { unit: k.to_string(), why: why.clone() }).collect(),
             proof: variant.proof,
             planned,
-            phases: counted.iter().map(|(_, (address, _))| phase(*address)).collect(),
-            addresses: counted.iter().map(|(_, (address, _))| Addr(*address)).collect(),
+            phases: there.iter().map(|at| at.map(phase)).collect(),
+            addresses: there.iter().map(|at| at.map(Addr)).collect(),
             proven_by: counted.iter().map(|(_, (_, by))| *by).collect(),
         })
     }

@@ -22,10 +22,14 @@ pub struct Variant {
     pub plan: Plan,
     /// Every unit: the phase that was planned, if one was, and the phase in the linked file.
     pub landing: Vec<(UnitKey, Option<Phase>, Phase)>,
-    /// Address and size of every unit in the linked file, its pad included; in the order of [`Program::units`].
+    /// Address and size of every unit in the linked file, its pad included; in the order of [`Program::units`]. A piece of
+    /// an unwind table that only the build's own order has is [`NOWHERE`].
     pub places: Vec<(u64, u64)>,
     pub proof: Proof,
 }
+
+/// The place of what is not in the linked file.
+pub const NOWHERE: (u64, u64) = (u64::MAX, 0);
 
 /// A unit that could not be given the phase that was wanted, with the reason.
 pub type Unmatched = (UnitKey, String);
@@ -79,7 +83,8 @@ pub fn make_ordered(
         refused(plan, why).hint("the order of these objects has a meaning: try another --seed, or another kind")
     })?;
     let made = make(&ordered, link, plan, output)?;
-    let places: Vec<(u64, u64)> = same.iter().filter_map(|&i| made.places.get(i).copied()).collect();
+    let places: Vec<(u64, u64)> =
+        same.iter().map(|i| made.places.get((*i)?).copied()).map(|at| at.unwrap_or(NOWHERE)).collect();
     let landing = program.units.iter().zip(&places);
     let landing =
         landing.map(|(unit, &(address, _))| (unit.key.clone(), plan.targets.get(&unit.key).copied(), phase(address)));

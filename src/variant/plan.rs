@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::program::{Program, Unit};
 use super::{Targets, UnitKey};
+use crate::error::{Error, Result};
 use crate::units::Phase;
 
 /// Pads and alignments by unit, and the landing that they promise. Serialises as a readable list, one unit an entry.
@@ -31,12 +33,43 @@ impl Plan {
         Plan { kind: "no-op".into(), ..Plan::default() }
     }
 
+    /// The plan with every entry that gives no index on the one unit that it means. Fails, with the entry's name, where
+    /// an entry means none or several.
+    pub fn fit(self, program: &Program) -> Result<Plan> {
+        let fitted = |key: UnitKey| fit(key, program);
+        Ok(Plan {
+            pads: self.pads.into_iter().map(|(k, pad)| Ok((fitted(k)?, pad))).collect::<Result<_>>()?,
+            aligns: self.aligns.into_iter().map(|(k, align)| Ok((fitted(k)?, align))).collect::<Result<_>>()?,
+            targets: self.targets.into_iter().map(|(k, phase)| Ok((fitted(k)?, phase))).collect::<Result<_>>()?,
+            ..self
+        })
+    }
+
     /// Whether it leaves every object as it is.
     #[must_use]
     pub fn changes_nothing(&self) -> bool {
         self.pads.values().all(|&p| p == 0) && self.aligns.is_empty()
     }
 }
+
+fn fit(key: UnitKey, program: &Program) -> Result<UnitKey> {
+    if key.index != ONLY {
+        return Ok(key);
+    }
+    let is = |u: &&Unit| (&u.key.file, &u.key.member, &u.key.section) == (&key.file, &key.member, &key.section);
+    let found: Vec<&Unit> = program.units.iter().filter(is).collect();
+    let problem = match found.as_slice() {
+        [one] => return Ok(one.key.clone()),
+        [] => "the link has no such unit".to_owned(),
+        several => format!("{} sections have this name; the entry needs an index", several.len()),
+    };
+    let name = UnitKey { index: 0, ..key };
+    Err(Error::input(format!("reading the plan for {name}"), problem)
+        .hint("a plan fits the build that it was made for"))
+}
+
+/// The index of an entry that gives none.
+const ONLY: u32 = u32::MAX;
 
 const SCHEMA: &str = "straddle.plan/1";
 
@@ -60,8 +93,9 @@ struct Entry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     member: Option<String>,
     section: String,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    index: u32,
+    /// Always written; who writes a plan by hand may leave it out where there is one section of the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pad: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,13 +104,10 @@ struct Entry {
     phase: Option<Phase>,
 }
 
-fn is_zero(index: &u32) -> bool {
-    *index == 0
-}
-
 impl Entry {
     fn of(unit: &UnitKey) -> Entry {
         let UnitKey { file, member, section, index } = unit.clone();
+        let index = (index != ONLY).then_some(index);
         Entry { file, member, section, index, pad: None, align: None, phase: None }
     }
 }
@@ -103,7 +134,7 @@ impl From<Plan> for PlanFile {
 impl TryFrom<PlanFile> for Plan {
     type Error = String;
 
-    fn try_from(file: PlanFile) -> Result<Plan, String> {
+    fn try_from(file: PlanFile) -> std::result::Result<Plan, String> {
         if file.schema != SCHEMA {
             return Err(format!("schema {:?} is not {SCHEMA:?}", file.schema));
         }
@@ -112,7 +143,7 @@ impl TryFrom<PlanFile> for Plan {
         let mut plan = Plan { kind: file.kind, seed, order: file.order, ..Plan::default() };
         let mut seen = std::collections::BTreeSet::new();
         for Entry { file, member, section, index, pad, align, phase } in file.units {
-            let unit = UnitKey { file, member, section, index };
+            let unit = UnitKey { file, member, section, index: index.unwrap_or(ONLY) };
             if !seen.insert(unit.clone()) {
                 return Err(format!("{unit} is listed twice"));
             }

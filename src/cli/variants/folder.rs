@@ -159,6 +159,10 @@ mod tests {
         let folder = Folder::beside(&wanted).unwrap();
         folder.write_json("a", &1).unwrap();
         assert!(!wanted.exists());
+        // Another run for the same name leaves this one alone, for it is at work; what a killed run left goes.
+        fs::create_dir_all(dir.path().join("sub/.v-killed").join(WHOLE)).unwrap();
+        drop(Folder::beside(&wanted).unwrap());
+        assert!(folder.path("a").exists() && names().len() == 1);
         drop(folder);
         assert!(names().is_empty());
         fs::create_dir(&wanted).unwrap();

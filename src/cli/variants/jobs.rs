@@ -94,7 +94,7 @@ pub fn all(args: &VariantsArgs, sides: &[Side], problems: &mut Vec<String>) -> R
             let plan = kinds::aligned(program, &families, args.align.unwrap_or(LINE as u64));
             one(What::One(Box::new(Recipe::Make(plan))))
         }
-        Kind::Keep => one(What::One(Box::new(Recipe::Make(plan(args)?)))),
+        Kind::Keep => one(What::One(Box::new(Recipe::Make(plan(args)?.fit(program)?)))),
         Kind::Matched => {
             let (base, patched, common) = two(sides)?;
             draws(&|n| {

@@ -15,26 +15,27 @@ type Twin<'a> = (&'a str, &'a str, u64, Vec<&'a str>);
 /// where a symbol or a unit is new, gone, or of another size, or where bytes outside relocated fields differ.
 ///
 /// The first object that brings a COMDAT copy wins, so a copy may come from another object: then it must be the same.
-/// What the linker makes or merges has no bytes of its own to compare.
-pub fn same_program(program: &Program, other: &Program) -> Result<Vec<usize>, String> {
+/// What the linker makes or merges has no bytes of its own to compare; of the unwind tables, which it cuts into pieces as
+/// the order has it, one may be new or gone (`None`).
+pub fn same_program(program: &Program, other: &Program) -> Result<Vec<Option<usize>>, String> {
     same_outputs(&program.baseline, &other.baseline)?;
     same_symbols(&program.baseline, &other.baseline)?;
     let at: BTreeMap<_, usize> = other.units.iter().enumerate().map(|(i, u)| (&u.key, i)).collect();
     let mut twins = twins(program, other);
     let mut found = Vec::with_capacity(program.units.len());
     for unit in &program.units {
-        let index = match at.get(&unit.key) {
-            Some(&index) => index,
-            None => twins
-                .get_mut(&twin(program, unit))
-                .and_then(Vec::pop)
-                .ok_or_else(|| format!("{} is gone, and no object brings its like", unit.key))?,
-        };
-        let now = other.units.get(index).ok_or("a unit without a place")?;
-        same_unit(program, unit, other, now).map_err(|why| format!("{}: {why}", unit.key))?;
+        let known = at.get(&unit.key).copied();
+        let index = known.or_else(|| twins.get_mut(&twin(program, unit)).and_then(Vec::pop));
+        match index.and_then(|i| other.units.get(i)) {
+            Some(now) => {
+                same_unit(program, unit, other, now).map_err(|why| format!("{}: {why}", unit.key))?;
+            }
+            None if unwinds(unit) => {}
+            None => return Err(format!("{} is gone, and no object brings its like", unit.key)),
+        }
         found.push(index);
     }
-    match twins.values().flatten().next().and_then(|&i| other.units.get(i)) {
+    match twins.values().flatten().filter_map(|&i| other.units.get(i)).find(|u| !unwinds(u)) {
         Some(new) => Err(format!("{} is new", new.key)),
         None => Ok(found),
     }
@@ -80,10 +81,18 @@ fn twins<'a>(program: &Program, other: &'a Program) -> BTreeMap<Twin<'a>, Vec<us
     all
 }
 
+/// What the linker makes is known by its output section alone: unwind tables are cut into other pieces.
 fn twin<'a>(program: &'a Program, unit: &'a Unit) -> Twin<'a> {
+    if unit.source.is_none() {
+        return ("", &unit.output, 0, Vec::new());
+    }
     let mut symbols: Vec<&str> = program.symbols(unit).collect();
     symbols.sort_unstable();
     (&unit.key.section, &unit.output, unit.size, symbols)
+}
+
+fn unwinds(unit: &Unit) -> bool {
+    unit.source.is_none() && unit.output.starts_with(".eh_frame")
 }
 
 fn same_unit(program: &Program, was: &Unit, other: &Program, is: &Unit) -> Result<(), String> {
