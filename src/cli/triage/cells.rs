@@ -3,17 +3,20 @@
 //! Every draw has a stream of its own, by kind and number, so that one more block changes no other.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::versions::{Version, Versions};
+use super::work::clear;
 use crate::error::{Error, Result};
 use crate::link;
 use crate::measure::campaign::{CellRef, GroupCells};
 use crate::measure::record::{Cell, Group, Matched};
+use crate::triage::Linker;
 use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unmatched, Variant};
 
 /// Steps of the stack offset in bytes: what the ABI aligns the stack to.
@@ -71,7 +74,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Blocks and layouts of those numbers, linked in parallel.
-    pub fn groups(&self, blocks: std::ops::Range<u32>, layouts: std::ops::Range<u32>) -> Result<Vec<Made>> {
+    pub fn groups(&self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Vec<Made>> {
         let wanted: Vec<(Group, u32)> =
             blocks.map(|k| (Group::Block, k)).chain(layouts.map(|l| (Group::Layout, l))).collect();
         wanted
@@ -234,6 +237,19 @@ impl<'a> Cells<'a> {
     }
 }
 
+impl Linker for &Cells<'_> {
+    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Vec<GroupCells>> {
+        Ok(self.groups(blocks, layouts)?.into_iter().map(|made| made.group).collect())
+    }
+
+    fn remove(&mut self, groups: &[GroupCells]) {
+        for cell in groups.iter().filter_map(|g| g.cells.first()) {
+            // What stays behind goes with the folder of all variants.
+            cell.path.parent().into_iter().for_each(|folder| drop(clear(folder)));
+        }
+    }
+}
+
 impl Made {
     fn empty(group: Group, number: u32) -> Made {
         let group = GroupCells { group, number, cells: Vec::new() };
@@ -245,11 +261,6 @@ impl Made {
         self.hashes.insert(name, link::hash_file(&path)?);
         self.group.cells.push(CellRef { cell, path, stack_offset });
         Ok(())
-    }
-
-    /// Where its binaries lie.
-    pub fn folder(&self) -> Option<&Path> {
-        self.group.cells.first().and_then(|c| c.path.parent())
     }
 }
 
