@@ -8,37 +8,37 @@
 //!
 //! The world is behind two traits: [`Runner`] runs a variant, [`Linker`] makes the variants of a look.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::Result;
 use crate::measure::campaign::{self, Campaign, Ended, GroupCells};
-use crate::measure::record::Group;
+use crate::measure::record::{Group, LookNote, Pilot};
 use crate::measure::run::Runner;
 use crate::measure::stop::StopToken;
 use crate::verdict::looks::{self, Look};
-use crate::verdict::rounds::{MOST_ROUNDS, PILOT_ROUNDS, Reach};
-use crate::verdict::{self, verdict};
+use crate::verdict::rounds::{MOST_ROUNDS, PILOT_ROUNDS};
+use crate::verdict::{self, Cost, verdict};
 
 /// A top-up ends after so many times the rounds of a cell, clean or not: then the machine is too busy, or a group can
 /// never be clean, and the verdict says what is missing.
 const SPARE: u32 = 2;
 
+/// Groups that can run, and which files they are.
+#[derive(Clone, Debug, Default)]
+pub struct Linked {
+    pub groups: Vec<GroupCells>,
+    /// Variant name → blake3.
+    pub hashes: BTreeMap<String, String>,
+}
+
 /// Makes the variants of a look. Its fake is in the tests of this room.
 pub trait Linker {
     /// Blocks and layouts of those numbers, linked and proven.
-    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Vec<GroupCells>>;
+    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Linked>;
 
     /// The look is over: these groups do not run again.
     fn remove(&mut self, groups: &[GroupCells]);
-}
-
-/// What a campaign costs, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// A run with our own work around it.
-    pub run: f64,
-    /// A linked and proven variant.
-    pub link: f64,
 }
 
 /// Told between groups and looks, never during a run.
@@ -46,8 +46,8 @@ pub struct Cost {
 pub enum Event {
     /// `left`: seconds of runs until the next look.
     Round { progress: campaign::Progress, left: f64 },
-    /// After the pilot: what the last look allowed can decide.
-    Reach(Reach),
+    /// What the rest will take.
+    Pilot(Pilot),
     /// A look has not settled it; the next one is linked now.
     Undecided { blocks: usize },
 }
@@ -69,11 +69,7 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
     /// When a run or a later link cannot be made. What was measured before is in the record, and may well decide.
     pub fn run(mut self, first: &[GroupCells]) -> Result<Ended> {
         let mut ended = self.rounds_of(first, PILOT_ROUNDS)?;
-        // B, chosen once from the pilot.
-        let rounds = verdict::rounds_wanted(self.campaign.record(), (self.cost.link / self.cost.run).ceil() as u32);
-        if let Some(reach) = verdict::decidable_margin(self.campaign.record(), rounds) {
-            (self.tell)(Event::Reach(reach));
-        }
+        let rounds = self.pilot()?;
         if ended == Ended::Done {
             ended = self.top_up(first, rounds)?;
         }
@@ -88,10 +84,31 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
         }
     }
 
+    /// B, chosen once from the pilot; a record that is resumed knows it.
+    fn pilot(&mut self) -> Result<u32> {
+        let record = self.campaign.record();
+        let price = (self.cost.link / self.cost.run).ceil() as u32;
+        let rounds = verdict::rounds_wanted(record, price);
+        let left = self.stop.remaining().map(|d| d.as_secs_f64());
+        let Some(pilot) = verdict::forecast(record, rounds, self.cost, left) else { return Ok(rounds) };
+        let pilot = self.campaign.note_pilot(pilot)?;
+        (self.tell)(Event::Pilot(pilot));
+        Ok(pilot.rounds)
+    }
+
     /// The blocks and layouts that the next look has more than the last: linked, run, and removed.
     fn look(&mut self, last: Look, next: Look, rounds: u32) -> Result<Ended> {
-        let blocks = last.blocks as u32..next.blocks as u32;
-        let groups = self.linker.link(blocks, last.layouts as u32..next.layouts as u32)?;
+        let (blocks, layouts) = (last.blocks as u32..next.blocks as u32, last.layouts as u32..next.layouts as u32);
+        let groups = if self.campaign.record().looks().any(|l| l.blocks > blocks.end) {
+            // A later look was begun, so the record holds this one whole.
+            let past = |group| move |number| GroupCells::of_the_past(group, number);
+            blocks.map(past(Group::Block)).chain(layouts.map(past(Group::Layout))).collect()
+        } else {
+            let look = LookNote { blocks: blocks.end, layouts: layouts.end, hashes: BTreeMap::new() };
+            let Linked { groups, hashes } = self.linker.link(blocks, layouts)?;
+            self.campaign.note_look(LookNote { hashes, ..look })?;
+            groups
+        };
         let mut ended = self.rounds_of(&groups, PILOT_ROUNDS)?;
         if ended == Ended::Done {
             ended = self.top_up(&groups, rounds)?;

@@ -15,11 +15,11 @@ mod value;
 mod words;
 
 pub use decide::{Answer, Blocked};
-pub use rounds::{Lacking, Reach, decidable_margin, lacking, rounds_wanted};
+pub use rounds::{Cost, Lacking, forecast, lacking, rounds_wanted};
 pub use value::{
     CellValue, Contrasts, Effect, LayoutSpread, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes, Verdict,
 };
-pub use words::{effect, plain};
+pub use words::{effect, expectation, plain};
 
 use crate::measure::record::Record;
 use decide::Decision;

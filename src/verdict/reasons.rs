@@ -4,7 +4,7 @@ use super::decide::{Answer, Blocked};
 use super::looks;
 use super::runs::{Tried, reason};
 use super::value::{LayoutSpread, TwoModes, Verdict};
-use super::words::{count, digits, effect, plain, worse};
+use super::words::{count, digits, effect, expectation, plain, worse};
 
 /// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
 pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
@@ -14,6 +14,7 @@ pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
     let mut all = Vec::new();
     all.extend(aligned(v));
     all.push(answer(v, tried));
+    all.extend(expected(v));
     all.extend(remainder(v));
     all.extend(interaction(v));
     all.extend(over_layouts(v));
@@ -125,6 +126,12 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
     };
     let had = format!("{} and {}", count(v.blocks as u64, "block"), count(v.layouts as u64, "layout"));
     format!("after {had} {name} is {}, too wide to call either way; {more}", effect(wide, &v.metric))
+}
+
+/// What the pilot foresaw, where too little was measured.
+fn expected(v: &Verdict) -> Option<String> {
+    let pilot = v.forecast.as_ref().filter(|_| matches!(v.blocked_by, Some(Blocked::Budget | Blocked::Precision)))?;
+    Some(format!("after the pilot: {}", expectation(pilot, v.margin_percent, v.max_blocks)))
 }
 
 /// Whose line it shares, as far as the suspects tell.

@@ -60,6 +60,9 @@ impl Unit {
     }
 }
 
+/// A sample, and ln of what it cost or why that cannot be used.
+type Run<'s> = (&'s Sample, Result<f64, &'static str>);
+
 /// How far the campaign came, whatever the runs were like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
@@ -87,13 +90,12 @@ impl Runs {
     #[must_use]
     pub fn of(record: &Record) -> Runs {
         let sign = if record.header.metric.better == Better::Lower { 1.0 } else { -1.0 };
-        let mut samples: Vec<(&Sample, Result<f64, &'static str>)> =
-            record.samples.iter().map(|s| (s, cost(s, sign))).collect();
+        let mut samples: Vec<Run> = record.samples.iter().map(|s| (s, cost(s, sign))).collect();
         samples.sort_by_cached_key(|(s, _)| place(s));
         let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
         for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
             let Some(&(first, _)) = unit.first() else { continue };
-            let clean = runs.unit(first, unit);
+            let clean = runs.unit(record, first, unit);
             let rounds = unit.chunk_by(|(a, _), (b, _)| a.round == b.round).count();
             match first.group {
                 Group::Block => runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS),
@@ -125,13 +127,14 @@ impl Runs {
     }
 
     /// The clean rounds of one unit; its other runs are counted.
-    fn unit(&mut self, first: &Sample, samples: &[(&Sample, Result<f64, &'static str>)]) -> Unit {
+    fn unit(&mut self, record: &Record, first: &Sample, samples: &[Run]) -> Unit {
         let needed = needed(first.group);
         let mut unit = Unit { number: first.number, ..Unit::default() };
         for round in samples.chunk_by(|(a, _), (b, _)| a.round == b.round) {
             let mut chosen = None;
             for attempt in round.chunk_by(|(a, _), (b, _)| a.attempt == b.attempt) {
-                let (values, clean) = self.attempt(needed, attempt);
+                let attempt = self.last_session(record, attempt);
+                let (values, clean) = self.attempt(needed, &attempt);
                 let runs = values.iter().flatten().count() as u64;
                 let disturbed = attempt.iter().any(|(s, _)| s.contaminated);
                 match clean {
@@ -151,15 +154,20 @@ impl Runs {
         unit
     }
 
+    /// A group that was torn is run again whole when the campaign is resumed: its runs before that count no more.
+    fn last_session<'s>(&mut self, record: &Record, attempt: &[Run<'s>]) -> Vec<Run<'s>> {
+        let session = |(sample, _): &Run| record.session(sample.order);
+        let last = attempt.iter().map(session).max();
+        let kept: Vec<Run> = attempt.iter().filter(|run| Some(session(run)) == last).copied().collect();
+        self.skip(reason::REPLACED, (attempt.len() - kept.len()) as u64);
+        kept
+    }
+
     /// The values of one attempt, and once more if none is missing.
-    fn attempt(
-        &mut self,
-        needed: [bool; 4],
-        samples: &[(&Sample, Result<f64, &'static str>)],
-    ) -> ([Option<f64>; 4], Option<[f64; 4]>) {
+    fn attempt(&mut self, needed: [bool; 4], samples: &[Run]) -> ([Option<f64>; 4], Option<[f64; 4]>) {
         let mut values = [None; 4];
         for same in samples.chunk_by(|(a, _), (b, _)| a.cell == b.cell) {
-            // A resumed campaign runs the torn round again: the latest run of a cell stands beside its neighbours.
+            // No campaign of ours runs a cell twice in one attempt; of one that did, the latest counts.
             let Some(((sample, value), earlier)) = same.split_last() else { continue };
             self.skip(reason::REPLACED, earlier.len() as u64);
             let slot = values.iter_mut().zip(needed).nth(sample.cell as usize);

@@ -93,7 +93,7 @@ pub fn header(max_blocks: u32) -> Header {
 
 impl Campaign {
     pub fn new(world: World, sd: f64, seed: u64) -> Campaign {
-        let record = Record { header: header(48), samples: Vec::new(), dropped: Vec::new() };
+        let record = Record::new(header(48));
         let rng = ChaCha8Rng::seed_from_u64(seed);
         Campaign { world, sd, disturbed: 0.0, rng, drift: 0.0, round: 0, record }
     }

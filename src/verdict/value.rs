@@ -14,7 +14,7 @@ use super::runs::Runs;
 use super::spread::{Modes, Spread};
 use crate::diff::Suspect;
 use crate::error::Exit;
-use crate::measure::record::{Better, Matched, Metric, Record};
+use crate::measure::record::{Better, Matched, Metric, Pilot, Record};
 
 /// The schema that the value names.
 pub const SCHEMA: &str = "straddle.verdict/1";
@@ -173,6 +173,9 @@ pub struct Verdict {
     pub tolerance_percent: Option<f64>,
     pub max_blocks: u32,
     pub identical: bool,
+    /// What the pilot expected; `null` when the campaign did not come so far, or has none.
+    #[serde(default)]
+    pub forecast: Option<Pilot>,
     pub rows: Vec<Row>,
     pub suspects: Vec<Suspect>,
     /// In plain words, the weightiest first.
@@ -263,6 +266,7 @@ impl Verdict {
             tolerance_percent: percent(e.tolerance),
             max_blocks: header.max_blocks,
             identical: header.identical,
+            forecast: record.pilot(),
             rows: vec![row],
             suspects: header.suspects.clone(),
             reasons: Vec::new(),

@@ -12,6 +12,7 @@ mod diff;
 mod exit_codes;
 mod link;
 mod measure;
+mod resume;
 mod scan;
 mod tidy;
 mod variant;

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::link;
 use crate::measure::campaign::{CellRef, GroupCells};
 use crate::measure::record::{Cell, Group, Matched};
-use crate::triage::Linker;
+use crate::triage::{Linked, Linker};
 use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unmatched, Variant};
 
 /// Steps of the stack offset in bytes: what the ABI aligns the stack to.
@@ -238,8 +238,13 @@ impl<'a> Cells<'a> {
 }
 
 impl Linker for &Cells<'_> {
-    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Vec<GroupCells>> {
-        Ok(self.groups(blocks, layouts)?.into_iter().map(|made| made.group).collect())
+    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Linked> {
+        let mut linked = Linked::default();
+        for made in self.groups(blocks, layouts)? {
+            linked.groups.push(made.group);
+            linked.hashes.extend(made.hashes);
+        }
+        Ok(linked)
     }
 
     fn remove(&mut self, groups: &[GroupCells]) {

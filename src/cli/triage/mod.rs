@@ -5,6 +5,7 @@
 //! ```
 
 pub mod cells;
+mod resume;
 pub mod versions;
 pub mod work;
 
@@ -29,8 +30,8 @@ use crate::measure::run::Real;
 use crate::measure::stop::{self, StopReason, StopToken};
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
-use crate::triage::{Cost, Event, Triage};
-use crate::verdict::{self, Verdict, looks};
+use crate::triage::{Event, Triage};
+use crate::verdict::{self, Cost, Verdict, looks};
 
 /// Did my code get slower, or did its bytes merely move?
 #[derive(Clone, Debug, clap::Args)]
@@ -73,6 +74,9 @@ pub struct TriageArgs {
     /// Every draw follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Go on with a record that was cut: the newest one of this case that fits, or RECORD
+    #[arg(long, value_name = "RECORD", num_args = 0..=1, require_equals = true)]
+    pub resume: Option<Option<PathBuf>>,
     /// Exit 125 where the answer is not known, for `git bisect run`
     #[arg(long)]
     pub bisect: bool,
@@ -166,7 +170,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         hashes: Default::default(),
         started,
     };
-    let record = work.record(&header.started);
+    let mut record = work.record(&header.started);
     if identical {
         RecordWriter::create(&record, &header, Existing::Refuse)?.sync()?;
         return Ok((read_back(&record)?, record));
@@ -176,15 +180,24 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     header.problems.extend(first.problems.iter().cloned());
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
+    if let Some(which) = &args.resume {
+        record = resume::find(which.as_deref(), &work, &header)?;
+    }
     let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
         Some(pilot) => pilot,
         None => return Err(Error::machine("running the workload for the first time", "stopped before it ended")),
     };
-    let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
-    let margin = header.margin_percent;
-    let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
+    let plan = (header.margin_percent, header.max_blocks);
+    let campaign = if args.resume.is_some() {
+        progress.step(&format!("going on with {}", record.display()));
+        let (writer, past) = RecordWriter::reopen(&record)?;
+        Campaign::resume(runner, writer, past, metric, args.seed, pilot.time_limit)
+    } else {
+        let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
+        Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit)
+    };
     let cost = Cost { run: pilot.seconds_per_run, link: first.link_seconds };
-    let mut tell = |event| tell(progress, &stop, margin, event);
+    let mut tell = |event| tell(progress, &stop, plan, event);
     let ended = Triage { campaign, linker: &mut &cells, stop, cost, tell: &mut tell }.run(&first.groups());
     drop(work::clear(&folder));
     match ended {
@@ -204,7 +217,7 @@ fn read_back(record: &std::path::Path) -> Result<Verdict> {
 }
 
 /// Says on stderr what the campaign does.
-fn tell(progress: &Progress, stop: &StopToken, margin: f64, event: Event) {
+fn tell(progress: &Progress, stop: &StopToken, (margin, most): (f64, u32), event: Event) {
     match event {
         Event::Round { progress: p, left } => progress.update(&format!(
             "round {} of {}, {} runs, {} failed, {} disturbed; {left:.0} s to the next look, {} of the budget left",
@@ -215,11 +228,7 @@ fn tell(progress: &Progress, stop: &StopToken, margin: f64, event: Event) {
             p.contaminated,
             stop.remaining().map_or_else(String::new, |d| format!("{:.0} s", d.as_secs_f64())),
         )),
-        Event::Reach(reach) if !reach.reachable => progress.step(&format!(
-            "at this noise a margin of {margin:.1} % cannot be decided; {:.1} % can (--margin {:.1})",
-            reach.margin_percent, reach.margin_percent,
-        )),
-        Event::Reach(_) => {}
+        Event::Pilot(pilot) => progress.step(&verdict::expectation(&pilot, margin, most)),
         Event::Undecided { blocks } => progress.update(&format!("undecided after {blocks} blocks; linking more")),
     }
 }
