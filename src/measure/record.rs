@@ -52,6 +52,9 @@ pub struct Header {
     pub margin_percent: f64,
     /// The last look: no more blocks than this.
     pub max_blocks: u32,
+    /// One block and no layouts: large effects only.
+    #[serde(default)]
+    pub quick: bool,
     pub matched: Matched,
     pub suspects: Vec<Suspect>,
     /// Loaded content of the two as-built links is the same: nothing was run.
@@ -302,6 +305,7 @@ impl Header {
             ("seed", self.seed.clone(), now.seed.clone()),
             ("margin", self.margin_percent.to_string(), now.margin_percent.to_string()),
             ("number of blocks", self.max_blocks.to_string(), now.max_blocks.to_string()),
+            ("--quick", self.quick.to_string(), now.quick.to_string()),
             ("metric", self.metric.name.clone(), now.metric.name.clone()),
             ("better", format!("{:?}", self.metric.better), format!("{:?}", now.metric.better)),
             ("command", self.command.clone(), now.command.clone()),
@@ -366,6 +370,7 @@ mod tests {
             metric: Metric { name: "wall".into(), unit: "s".into(), better: Better::Lower },
             margin_percent: 1.0,
             max_blocks: 48,
+            quick: false,
             matched: Matched::default(),
             suspects: Vec::new(),
             identical: false,

@@ -68,6 +68,9 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
     /// # Errors
     /// When a run or a later link cannot be made. What was measured before is in the record, and may well decide.
     pub fn run(mut self, first: &[GroupCells]) -> Result<Ended> {
+        if self.campaign.record().header.quick {
+            return self.quick(first);
+        }
         let mut ended = self.rounds_of(first, PILOT_ROUNDS)?;
         let rounds = self.pilot()?;
         if ended == Ended::Done {
@@ -81,6 +84,15 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
             (self.tell)(Event::Undecided { blocks: look.blocks });
             ended = self.look(look, next, rounds)?;
             look = next;
+        }
+    }
+
+    /// One block, so many rounds, one look.
+    fn quick(&mut self, first: &[GroupCells]) -> Result<Ended> {
+        let rounds = looks::QUICK_ROUNDS as u32;
+        match self.rounds_of(first, rounds)? {
+            Ended::Done => self.top_up(first, rounds),
+            stopped => Ok(stopped),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::measure::campaign::CellRef;
 use crate::measure::campaign::tests::header;
 use crate::measure::fake::{Fake, result};
 use crate::measure::metric::MetricSpec;
-use crate::measure::record::{Better, Cell, Record};
+use crate::measure::record::{Better, Cell, Header, Record};
 use crate::measure::run::{Job, RunResult};
 use crate::measure::stop::StopReason;
 use crate::measure::writer::{Existing, RecordWriter};
@@ -88,12 +88,13 @@ struct Bench {
     linker: Names,
     stop: StopToken,
     told: Vec<Event>,
+    quick: bool,
 }
 
 impl Bench {
     fn new() -> Bench {
         let dir = tempfile::tempdir().unwrap();
-        Bench { dir, linker: Names::default(), stop: StopToken::new(None), told: Vec::new() }
+        Bench { dir, linker: Names::default(), stop: StopToken::new(None), told: Vec::new(), quick: false }
     }
 
     fn record(&self) -> PathBuf {
@@ -101,8 +102,9 @@ impl Bench {
     }
 
     fn run(&mut self, answer: impl FnMut(usize, &Job) -> RunResult) -> Result<Ended> {
-        let writer = RecordWriter::create(&self.record(), &header(), Existing::Refuse).unwrap();
-        self.go(Campaign::new(Fake::new(answer), writer, header(), wall(), 1, Duration::from_secs(1)))
+        let header = Header { quick: self.quick, ..header() };
+        let writer = RecordWriter::create(&self.record(), &header, Existing::Refuse).unwrap();
+        self.go(Campaign::new(Fake::new(answer), writer, header, wall(), 1, Duration::from_secs(1)))
     }
 
     fn resume(&mut self, answer: impl FnMut(usize, &Job) -> RunResult) -> Result<Ended> {
@@ -114,7 +116,9 @@ impl Bench {
         let (told, cost) = (&mut self.told, Cost { run: 0.01, link: 0.02 });
         let mut tell = |event| told.push(event);
         let triage = Triage { campaign, linker: &mut self.linker, stop: self.stop, cost, tell: &mut tell };
-        triage.run(&first())
+        let mut groups = first();
+        groups.retain(|g| !self.quick || g.group == Group::Twin || (g.group, g.number) == (Group::Block, 0));
+        triage.run(&groups)
     }
 
     /// Of the record as it lies on the disk.
@@ -216,6 +220,21 @@ fn a_group_that_is_never_clean_does_not_hold_the_campaign_up() {
     assert!(v.reasons.iter().any(|r| r.contains("disturbed from outside")), "{:?}", v.reasons);
     // Others stand in for it.
     assert_eq!((v.verdict, v.blocks), (Answer::Alignment, 4), "{:?}", v.reasons);
+}
+
+#[test]
+fn a_quick_campaign_is_one_block_and_24_rounds() {
+    let mut bench = Bench { quick: true, ..Bench::new() };
+    assert_eq!(bench.run(|_, job| result(cost(job.binary, 0.0, 2.0, 0.001))).unwrap(), Ended::Done);
+    let v = bench.verdict();
+    assert_eq!((v.verdict, v.blocks, v.layouts, v.rounds, v.runs), (Answer::Alignment, 1, 0, 24, 24 * 6));
+    assert!(v.quick && v.reasons.iter().any(|r| r.starts_with("two landings, one link each")), "{:?}", v.reasons);
+    // Three margins are an effect, but not for four links.
+    let mut bench = Bench { quick: true, ..Bench::new() };
+    bench.run(|_, job| result(cost(job.binary, 0.03, 0.0, 0.0))).unwrap();
+    let v = bench.verdict();
+    assert_eq!((v.verdict, v.blocked_by), (Answer::Inconclusive, Some(Blocked::Precision)));
+    assert!(v.reasons[0].contains("without --quick"), "{:?}", v.reasons);
 }
 
 /// A case that needs three looks, with a run that fails and a block that is disturbed now and then.

@@ -31,7 +31,11 @@ use runs::Runs;
 pub fn verdict(record: &Record) -> Verdict {
     let mut runs = Runs::of(record);
     let tried = runs.tried;
-    let estimates = Estimates::at_look(&mut runs, decide::margin(record));
+    let margin = decide::margin(record);
+    let estimates = match record.header.quick {
+        true => Estimates::quick(&mut runs, margin),
+        false => Estimates::at_look(&mut runs, margin),
+    };
     let decision = if record.header.identical {
         Decision::answer(Answer::NotReproduced)
     } else {

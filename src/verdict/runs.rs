@@ -47,6 +47,12 @@ impl Unit {
         base.iter().zip(patched).map(|(b, p)| p - b)
     }
 
+    /// A contrast of the four cells of a block, within each round.
+    pub fn contrasts(&self, weights: [f64; 4]) -> impl Iterator<Item = f64> + '_ {
+        let [b0, pb, bp, p0] = &self.cells;
+        b0.iter().zip(pb).zip(bp).zip(p0).map(move |(((a, b), c), d)| contrast([*a, *b, *c, *d], weights))
+    }
+
     /// The same unit with no more than its first rounds.
     #[must_use]
     pub fn first_rounds(&self, most: usize) -> Unit {
@@ -68,6 +74,8 @@ type Run<'s> = (&'s Sample, Result<f64, &'static str>);
 pub struct Tried {
     pub blocks: usize,
     pub layouts: usize,
+    /// Of the as-built block.
+    pub rounds: usize,
 }
 
 /// What can be compared, in the order of numbers, and what became of all other runs.
@@ -98,7 +106,12 @@ impl Runs {
             let clean = runs.unit(record, first, unit);
             let rounds = unit.chunk_by(|(a, _), (b, _)| a.round == b.round).count();
             match first.group {
-                Group::Block => runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS),
+                Group::Block => {
+                    runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS);
+                    if first.number == 0 {
+                        runs.tried.rounds = rounds;
+                    }
+                }
                 Group::Layout => runs.tried.layouts += usize::from(rounds >= MIN_ROUNDS),
                 Group::Aligned | Group::Twin => {}
             }
@@ -118,6 +131,16 @@ impl Runs {
         let past = self.blocks.drain(look.blocks.min(self.blocks.len())..).map(|u| u.runs()).sum::<u64>();
         let past = past + self.layouts.drain(look.layouts.min(self.layouts.len())..).map(|u| u.runs()).sum::<u64>();
         self.skip(reason::PAST_LOOK, past);
+    }
+
+    /// Leaves the first rounds of the as-built block and the arms: all that `--quick` looks at.
+    pub fn keep_as_built(&mut self, rounds: usize) {
+        let before: u64 = self.blocks.iter().chain(&self.layouts).map(Unit::runs).sum();
+        self.layouts.clear();
+        self.blocks.retain(|block| block.number == 0);
+        self.blocks.iter_mut().for_each(|block| *block = block.first_rounds(rounds));
+        let kept: u64 = self.blocks.iter().map(Unit::runs).sum();
+        self.skip(reason::PAST_LOOK, before - kept);
     }
 
     fn skip(&mut self, why: &str, runs: u64) {
@@ -183,6 +206,12 @@ impl Runs {
         let all = || Some([get(a, na)?, get(b, nb)?, get(c, nc)?, get(d, nd)?]);
         (values, all())
     }
+}
+
+/// The weighted sum of four cells.
+#[must_use]
+pub fn contrast(cells: [f64; 4], weights: [f64; 4]) -> f64 {
+    cells.iter().zip(weights).map(|(value, weight)| value * weight).sum()
 }
 
 /// Which cells a complete quad or pair of the group has, in the order `b0 pB bP p0`.

@@ -83,6 +83,7 @@ pub fn header(max_blocks: u32) -> Header {
         metric: Metric { name: "stdout:ns_per_op ([0-9.]+)".into(), unit: "ns".into(), better: Better::Lower },
         margin_percent: 1.0,
         max_blocks,
+        quick: false,
         matched: Matched { units: 31, of: 31, ..Matched::default() },
         suspects: Vec::new(),
         identical: false,

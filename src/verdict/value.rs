@@ -172,6 +172,9 @@ pub struct Verdict {
     pub margin_percent: f64,
     pub tolerance_percent: Option<f64>,
     pub max_blocks: u32,
+    /// Two landings, one link each; only effects beyond five margins count.
+    #[serde(default)]
+    pub quick: bool,
     pub identical: bool,
     /// What the pilot expected; `null` when the campaign did not come so far, or has none.
     #[serde(default)]
@@ -265,6 +268,7 @@ impl Verdict {
             margin_percent: header.margin_percent,
             tolerance_percent: percent(e.tolerance),
             max_blocks: header.max_blocks,
+            quick: header.quick,
             identical: header.identical,
             forecast: record.pilot(),
             rows: vec![row],

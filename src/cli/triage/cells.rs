@@ -173,16 +173,17 @@ impl<'a> Cells<'a> {
         made.missed.extend(found.into_iter().map(|(key, why)| (key, format!("on {place}, {why}"))));
     }
 
-    /// The aligned pair and the twin: beside the estimate, never in it. The twin is needed; an aligned pair that cannot
-    /// be made is left out, with the reason.
-    pub fn beside(&self) -> Result<(Vec<Made>, Vec<String>)> {
+    /// Base linked a second time, beside itself: what the machine and this tool make of no difference at all.
+    pub fn twin(&self) -> Result<Made> {
+        let base = &self.versions.base;
+        self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])
+    }
+
+    /// Both versions with everything aligned: beside the estimate, never in it, so a campaign can do without.
+    pub fn aligned(&self) -> Result<Made> {
         let (base, patched) = (&self.versions.base, &self.versions.patched);
-        let twin = self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])?;
         let plan = |version: &Version| variant::align_all(&version.program, 64, 64);
-        Ok(match self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))]) {
-            Ok(aligned) => (vec![aligned, twin], Vec::new()),
-            Err(e) => (vec![twin], vec![format!("the aligned pair is left out: {e}")]),
-        })
+        self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))])
     }
 
     /// `matched 412 of 415 units`, from what block 0 and the first layouts missed.

@@ -68,6 +68,9 @@ pub struct TriageArgs {
     /// No more drawn layouts than this (two for every block)
     #[arg(long, value_name = "MAX", default_value_t = looks::LAST.layouts as u32, value_parser = clap::value_parser!(u32).range(8..))]
     pub layouts: u32,
+    /// One block of four links and no layouts: large effects only, where links take minutes
+    #[arg(long, conflicts_with = "layouts")]
+    pub quick: bool,
     /// Differences smaller than this do not matter
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub margin: f64,
@@ -162,7 +165,8 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         command,
         metric: metric.metric(),
         margin_percent: args.margin,
-        max_blocks: args.layouts / 2,
+        max_blocks: if args.quick { 1 } else { args.layouts / 2 },
+        quick: args.quick,
         matched: Matched::default(),
         suspects,
         identical,
@@ -176,7 +180,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         return Ok((read_back(&record)?, record));
     }
 
-    let first = first_look(&cells, progress)?;
+    let first = first_look(&cells, args.quick, progress)?;
     header.problems.extend(first.problems.iter().cloned());
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
@@ -248,13 +252,19 @@ impl First {
     }
 }
 
-fn first_look(cells: &Cells, progress: &Progress) -> Result<First> {
-    let (blocks, layouts) = (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32);
+fn first_look(cells: &Cells, quick: bool, progress: &Progress) -> Result<First> {
+    let (blocks, layouts) = if quick { (1, 0) } else { (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32) };
     progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
-    let (beside, problems) = cells.beside()?;
-    made.extend(beside);
+    made.push(cells.twin()?);
+    let mut problems = Vec::new();
+    if !quick {
+        match cells.aligned() {
+            Ok(aligned) => made.push(aligned),
+            Err(error) => problems.push(format!("the aligned pair is left out: {error}")),
+        }
+    }
     let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
     Ok(First { made, problems, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }
