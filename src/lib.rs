@@ -35,6 +35,8 @@ pub mod variant;
 pub mod measure;
 pub mod verdict;
 
+pub mod triage;
+
 pub mod report;
 
 pub mod cli;

@@ -4,7 +4,7 @@
 //! other in time, in random order; the groups of a round are in random order too. The as-built block, the
 //! twin and the aligned pair run in every round of the campaign, since they are compared with all others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::measure::contamination::Judge;
 use crate::measure::gauges;
 use crate::measure::metric::MetricSpec;
 use crate::measure::pilot;
-use crate::measure::record::{Cell, Group, Header, Outcome, Record, Sample};
+use crate::measure::record::{Cell, Group, Header, LookNote, Note, Outcome, Pilot, Record, Resumed, Sample};
 use crate::measure::run::{End, Job, RunResult, Runner};
 use crate::measure::stop::{StopReason, StopToken};
 use crate::measure::writer::RecordWriter;
@@ -51,6 +51,17 @@ pub struct GroupCells {
 }
 
 impl GroupCells {
+    /// A group that is in the record whole, and whose binaries are not there.
+    #[must_use]
+    pub fn of_the_past(group: Group, number: u32) -> GroupCells {
+        let cells: &[Cell] = match group {
+            Group::Block => &[Cell::B0, Cell::PB, Cell::BP, Cell::P0],
+            Group::Layout | Group::Aligned | Group::Twin => &[Cell::B0, Cell::P0],
+        };
+        let cell = |&cell: &Cell| CellRef { cell, path: PathBuf::new(), stack_offset: 0 };
+        GroupCells { group, number, cells: cells.iter().map(cell).collect() }
+    }
+
     /// Runs in every round of the campaign.
     fn stands(&self) -> bool {
         matches!((self.group, self.number), (Group::Twin | Group::Aligned, _) | (Group::Block, 0))
@@ -109,6 +120,12 @@ pub struct Campaign<R> {
     judge: Judge,
     began: Instant,
     record: Record,
+    /// What the record of a campaign that was cut holds and this one has not come to yet, in the order of the runs.
+    past: VecDeque<Sample>,
+    /// No run has been made since the campaign was resumed.
+    resuming: bool,
+    /// How long the sessions before this one took.
+    before: Duration,
     next_round: u32,
     standing: Vec<GroupCells>,
     retired: Vec<Retired>,
@@ -138,7 +155,10 @@ impl<R: Runner> Campaign<R> {
             time_limit,
             judge: Judge::new(gauges::tick()),
             began: Instant::now(),
-            record: Record { header, samples: Vec::new(), dropped: Vec::new() },
+            record: Record::new(header),
+            past: VecDeque::new(),
+            resuming: false,
+            before: Duration::ZERO,
             next_round: 0,
             standing: Vec::new(),
             retired: Vec::new(),
@@ -148,6 +168,57 @@ impl<R: Runner> Campaign<R> {
             failed: 0,
             contaminated: 0,
         }
+    }
+
+    /// Goes on with a record that was cut. The caller asks for the same rounds of the same groups again; those that `past`
+    /// holds are taken from it instead of being run, so that every decision on the way is made again on the same data.
+    /// The group that was under way is run again whole. What waiting is usual for the program is learnt anew.
+    pub fn resume(
+        runner: R,
+        writer: RecordWriter,
+        past: Record,
+        metric: MetricSpec,
+        seed: u64,
+        time_limit: Duration,
+    ) -> Campaign<R> {
+        let Record { header, mut samples, notes, dropped: _ } = past;
+        samples.sort_by_key(|s| s.order);
+        let last =
+            samples.last().map(|s| Duration::from_nanos(s.start_ns) + Duration::from_secs_f64(s.wall.clamp(0.0, 1e6)));
+        let mut campaign = Campaign::new(runner, writer, header, metric, seed, time_limit);
+        campaign.record.notes = notes;
+        campaign.before = last.unwrap_or_default();
+        campaign.past = samples.into();
+        campaign.resuming = true;
+        campaign
+    }
+
+    /// Notes what the pilot says, unless the record says it already: that one counts.
+    pub fn note_pilot(&mut self, pilot: Pilot) -> Result<Pilot> {
+        if let Some(known) = self.record.pilot() {
+            return Ok(known);
+        }
+        self.note(Note::Pilot(pilot)).map(|()| pilot)
+    }
+
+    /// Notes that a look begins. If it began before the record was cut, its links must be the same.
+    pub fn note_look(&mut self, look: LookNote) -> Result<()> {
+        let Some(known) = self.record.looks().find(|known| known.blocks == look.blocks) else {
+            return self.note(Note::Look(look));
+        };
+        match look.hashes.iter().find(|(name, hash)| known.hashes.get(*name) != Some(hash)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let problem = format!("{name} is linked otherwise than when the record was cut");
+                Err(Error::input("going on with a record", problem).hint("measure anew, without --resume"))
+            }
+        }
+    }
+
+    fn note(&mut self, note: Note) -> Result<()> {
+        self.writer.note(&note)?;
+        self.record.notes.push(note);
+        Ok(())
     }
 
     /// All samples so far, for a verdict between looks.
@@ -251,6 +322,9 @@ impl<R: Runner> Campaign<R> {
         when: (u32, u32),
         stop: &StopToken,
     ) -> Result<Neighbours> {
+        if let Some(past) = self.replay(group, when)? {
+            return Ok(past);
+        }
         let mut runs: Vec<(Cell, RunResult)> = Vec::with_capacity(cells.len());
         let mut stopped = None;
         for cell in cells {
@@ -281,6 +355,42 @@ impl<R: Runner> Campaign<R> {
         })
     }
 
+    /// Takes from the past what it holds of these neighbours; `None`: not all of it, and they run now.
+    fn replay(&mut self, group: &GroupCells, (round, attempt): (u32, u32)) -> Result<Option<Neighbours>> {
+        if !self.resuming {
+            return Ok(None);
+        }
+        let same = |s: &&Sample| (s.group, s.number, s.round, s.attempt) == (group.group, group.number, round, attempt);
+        let held = self.past.iter().take_while(same).count();
+        let samples: Vec<Sample> = self.past.drain(..held).collect();
+        let session = |s: &Sample| self.record.session(s.order);
+        let last = samples.last().map(session);
+        let ran = || samples.iter().filter(|s| Some(session(s)) == last);
+        let whole = group.cells.iter().all(|c| ran().any(|s| s.cell == c.cell));
+        let disturbed = ran().any(|s| s.contaminated);
+        for sample in samples {
+            self.account(sample);
+        }
+        if whole {
+            self.give_up_if_hopeless(group)?;
+            return Ok(Some(if disturbed { Neighbours::Disturbed } else { Neighbours::Clean }));
+        }
+        if let Some(next) = self.past.front() {
+            let problem = format!(
+                "run {} is one of {:?} {} in round {}, where this campaign runs {} in round {round}",
+                next.order,
+                next.group,
+                next.number,
+                next.round,
+                group.name()
+            );
+            return Err(Error::input("going on with a record", problem).hint("measure anew, without --resume"));
+        }
+        self.resuming = false;
+        self.note(Note::Resumed(Resumed { order: self.runs }))?;
+        Ok(None)
+    }
+
     /// Into the record, whatever it was.
     fn keep(
         &mut self,
@@ -291,18 +401,6 @@ impl<R: Runner> Campaign<R> {
         (round, attempt): (u32, u32),
     ) -> Result<()> {
         let value = pilot::read(&self.metric, run);
-        let key = (group.group, group.number, cell.cell);
-        match &value {
-            Ok(_) => drop(self.failures.insert(key, Failures::HasRun)),
-            Err(why) => {
-                self.failed += 1;
-                self.last_failure.clone_from(why);
-                match self.failures.entry(key).or_insert(Failures::Never(0)) {
-                    Failures::Never(n) => *n += 1,
-                    Failures::HasRun => {}
-                }
-            }
-        }
         let sample = Sample {
             group: group.group,
             number: group.number,
@@ -310,13 +408,14 @@ impl<R: Runner> Campaign<R> {
             round,
             attempt,
             order: self.runs,
-            start_ns: u64::try_from(run.started.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX),
+            start_ns: u64::try_from((self.before + run.started.saturating_duration_since(self.began)).as_nanos())
+                .unwrap_or(u64::MAX),
             outcome: match (&value, run.end) {
                 (Ok(_), _) => Outcome::Ok,
                 (Err(_), End::TimedOut) => Outcome::TimedOut,
                 (Err(why), _) => Outcome::Failed(why.clone()),
             },
-            value: value.ok(),
+            value: value.as_ref().ok().copied(),
             wall: run.wall,
             user: run.user,
             sys: run.sys,
@@ -328,10 +427,32 @@ impl<R: Runner> Campaign<R> {
             stack_offset: cell.stack_offset,
         };
         self.writer.sample(&sample)?;
-        self.record.samples.push(sample);
-        self.runs += 1;
-        self.contaminated += u64::from(contaminated);
+        self.account(sample);
+        if let Err(why) = value {
+            self.last_failure = why;
+        }
         Ok(())
+    }
+
+    /// Counts a run that is in the record.
+    fn account(&mut self, sample: Sample) {
+        let key = (sample.group, sample.number, sample.cell);
+        if sample.outcome == Outcome::Ok {
+            self.failures.insert(key, Failures::HasRun);
+        } else {
+            self.failed += 1;
+            self.last_failure = match &sample.outcome {
+                Outcome::Failed(why) => why.clone(),
+                _ => format!("still runs after {:.1} s", sample.wall),
+            };
+            match self.failures.entry(key).or_insert(Failures::Never(0)) {
+                Failures::Never(n) => *n += 1,
+                Failures::HasRun => {}
+            }
+        }
+        self.runs += 1;
+        self.contaminated += u64::from(sample.contaminated);
+        self.record.samples.push(sample);
     }
 
     /// Ends the campaign when too many runs fail, and a group when one of its cells never runs.

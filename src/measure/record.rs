@@ -1,4 +1,4 @@
-//! The record of a campaign, `straddle.record/1`: JSON lines, one [`Header`], then one [`Sample`] a line.
+//! The record of a campaign, `straddle.record/1`: JSON lines, one [`Header`], then one [`Sample`] or [`Note`] a line.
 //!
 //! The header holds all that a verdict needs (suspects, matched units, margin), written before the first trial;
 //! `verdict` reads nothing else. A line is written whole and flushed, so a killed campaign loses at most one line;
@@ -52,6 +52,9 @@ pub struct Header {
     pub margin_percent: f64,
     /// The last look: no more blocks than this.
     pub max_blocks: u32,
+    /// One block and no layouts: large effects only.
+    #[serde(default)]
+    pub quick: bool,
     pub matched: Matched,
     pub suspects: Vec<Suspect>,
     /// Loaded content of the two as-built links is the same: nothing was run.
@@ -140,11 +143,64 @@ pub struct Sample {
     pub stack_offset: u32,
 }
 
+/// A line between the samples: what the campaign found out or decided, when it did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Note {
+    Pilot(Pilot),
+    Look(LookNote),
+    Resumed(Resumed),
+}
+
+/// After the first rounds: what the rest will take. Times are expectations, never part of a verdict's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pilot {
+    /// A run with our own work around it.
+    pub seconds_per_run: f64,
+    /// A linked and proven variant.
+    pub seconds_per_link: f64,
+    /// B, the rounds of every cell: chosen once, here.
+    pub rounds: u32,
+    /// The first look at which the noise lets a decision be expected, in 9 cases of 10; `null`: none that is allowed.
+    pub blocks: Option<u32>,
+    /// From here to the end of that look, or of the last one.
+    pub seconds: f64,
+    /// The smallest margin, in percent, that the last look allowed can decide.
+    pub decidable_margin_percent: f64,
+    /// Whether the record's own margin is one of them.
+    pub reachable: bool,
+    /// What was left of the budget; `null`: there is none.
+    pub budget_seconds: Option<f64>,
+    /// The last look that ends within the budget; `null`: not even the first.
+    pub budget_blocks: Option<u32>,
+    /// The smallest margin, in percent, that can be decided there.
+    pub budget_margin_percent: Option<f64>,
+}
+
+/// A later look begins: its links are made and proven, none has run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LookNote {
+    /// How many there are with this look's.
+    pub blocks: u32,
+    pub layouts: u32,
+    /// Variant name → blake3 of the binary, of those that this look adds.
+    pub hashes: std::collections::BTreeMap<String, String>,
+}
+
+/// A campaign that had been cut goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The `order` of the first run after it.
+    pub order: u64,
+}
+
 /// A whole record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub header: Header,
     pub samples: Vec<Sample>,
+    /// In the order of the file.
+    pub notes: Vec<Note>,
     /// Lines that could not be read (a torn last line), with the reason.
     pub dropped: Vec<String>,
 }
@@ -167,7 +223,38 @@ fn line(what: &str, value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| Error::input(format!("writing a {what} of the record"), e.to_string()))
 }
 
+impl Note {
+    /// This note as one line of the record, without the newline.
+    pub fn line(&self) -> Result<String> {
+        line("note", self)
+    }
+}
+
 impl Record {
+    /// A record without a sample.
+    #[must_use]
+    pub fn new(header: Header) -> Record {
+        Record { header, samples: Vec::new(), notes: Vec::new(), dropped: Vec::new() }
+    }
+
+    /// What the pilot expected, if the campaign came so far.
+    #[must_use]
+    pub fn pilot(&self) -> Option<Pilot> {
+        self.notes.iter().find_map(|n| if let Note::Pilot(pilot) = n { Some(*pilot) } else { None })
+    }
+
+    /// The later looks that were begun.
+    pub fn looks(&self) -> impl Iterator<Item = &LookNote> {
+        self.notes.iter().filter_map(|n| if let Note::Look(look) = n { Some(look) } else { None })
+    }
+
+    /// How often the campaign had been resumed before the run with this `order`. Runs of two sessions did not stand
+    /// side by side, whatever the record says of their round.
+    #[must_use]
+    pub fn session(&self, order: u64) -> usize {
+        self.notes.iter().filter(|n| matches!(n, Note::Resumed(r) if r.order <= order)).count()
+    }
+
     /// Reads a whole record from its text. Lines are counted from 1 in errors; empty lines are passed over.
     ///
     /// A last line that does not end in a newline and cannot be read was torn by a kill: it is dropped and said in
@@ -176,6 +263,7 @@ impl Record {
     pub fn parse(text: &str) -> Result<Record> {
         let mut header = None;
         let mut samples = Vec::new();
+        let mut notes = Vec::new();
         let mut dropped = Vec::new();
         for (index, raw) in text.split_inclusive('\n').enumerate() {
             let (number, body) = (index + 1, raw.trim());
@@ -186,23 +274,52 @@ impl Record {
                 header = Some(Header::parse(body, number)?);
                 continue;
             }
-            match serde_json::from_str::<Sample>(body) {
-                Ok(sample) => samples.push(sample),
-                Err(e) if !raw.ends_with('\n') => dropped.push(format!("line {number}: torn ({})", in_line(&e))),
-                Err(e) => {
-                    let doing = format!("reading the record, line {number}");
-                    return Err(Error::input(doing, format!("not a sample: {}", in_line(&e))));
-                }
+            match (serde_json::from_str::<Sample>(body), raw.ends_with('\n')) {
+                (Ok(sample), _) => samples.push(sample),
+                (Err(e), whole) => match serde_json::from_str::<Note>(body) {
+                    Ok(note) => notes.push(note),
+                    Err(_) if !whole => dropped.push(format!("line {number}: torn ({})", in_line(&e))),
+                    Err(_) => {
+                        let doing = format!("reading the record, line {number}");
+                        return Err(Error::input(doing, format!("not a sample: {}", in_line(&e))));
+                    }
+                },
             }
         }
         match header {
-            Some(header) => Ok(Record { header, samples, dropped }),
+            Some(header) => Ok(Record { header, samples, notes, dropped }),
             None => Err(not_a_record(1, "no line at all")),
         }
     }
 }
 
+/// Facts of the host that must be the same for one campaign to go on.
+const SAME_HOST: [&str; 3] = ["cpu_model", "cpus_used", "aslr_off_in_runs"];
+
 impl Header {
+    /// Why the campaign that began with this header is another one than that which would begin with `now`, in words;
+    /// `None` when it can go on. Times, the tool's version and what else is said of the host may differ.
+    #[must_use]
+    pub fn differs(&self, now: &Header) -> Option<String> {
+        let pairs = [
+            ("seed", self.seed.clone(), now.seed.clone()),
+            ("margin", self.margin_percent.to_string(), now.margin_percent.to_string()),
+            ("number of blocks", self.max_blocks.to_string(), now.max_blocks.to_string()),
+            ("--quick", self.quick.to_string(), now.quick.to_string()),
+            ("metric", self.metric.name.clone(), now.metric.name.clone()),
+            ("better", format!("{:?}", self.metric.better), format!("{:?}", now.metric.better)),
+            ("command", self.command.clone(), now.command.clone()),
+        ];
+        let of = |header: &Header, key| header.host.get(key).map_or_else(|| "unknown".into(), ToString::to_string);
+        let host = SAME_HOST.map(|key| (key, of(self, key), of(now, key)));
+        if let Some((what, then, now)) = pairs.into_iter().chain(host).find(|(_, then, now)| then != now) {
+            return Some(format!("its {what} is {then}, not {now}"));
+        }
+        let other = |name: &&String| self.hashes.get(*name) != now.hashes.get(*name);
+        let name = self.hashes.keys().chain(now.hashes.keys()).find(other)?;
+        Some(format!("its {name} is not the file that is linked now"))
+    }
+
     fn parse(body: &str, number: usize) -> Result<Header> {
         #[derive(Deserialize)]
         struct Named {
@@ -253,6 +370,7 @@ mod tests {
             metric: Metric { name: "wall".into(), unit: "s".into(), better: Better::Lower },
             margin_percent: 1.0,
             max_blocks: 48,
+            quick: false,
             matched: Matched::default(),
             suspects: Vec::new(),
             identical: false,
@@ -295,6 +413,30 @@ mod tests {
         assert_eq!(record.header, header());
         assert_eq!(record.samples, [sample(0), sample(1)]);
         assert!(record.dropped.is_empty());
+    }
+
+    /// What the campaign noted is read back, and a kind that this tool does not know is refused.
+    #[test]
+    fn notes_stand_between_samples() {
+        let hashes = [("block-4/B0".to_string(), "ab".to_string())].into();
+        let notes = [Note::Look(LookNote { blocks: 6, layouts: 12, hashes }), Note::Resumed(Resumed { order: 1 })];
+        let [look, resumed] = notes.each_ref().map(|n| n.line().unwrap() + "\n");
+        let record = Record::parse(&(text() + &look + &sample(2).line().unwrap() + "\n" + &resumed)).unwrap();
+        assert_eq!((record.samples.len(), &record.notes[..]), (3, &notes[..]));
+        assert_eq!([0, 1, 2].map(|order| record.session(order)), [0, 1, 1]);
+        assert!(Record::parse(&(text() + "{\"nonsense\":{}}\n")).is_err());
+    }
+
+    #[test]
+    fn another_campaign_is_told_in_one_line() {
+        let mut now = header();
+        now.tool = "9".into();
+        now.started = "2027".into();
+        assert_eq!(header().differs(&now), None);
+        now.hashes.insert("block-0/B0".into(), "ab".into());
+        assert!(header().differs(&now).unwrap().contains("block-0/B0"));
+        now.seed = "0x2b".into();
+        assert_eq!(header().differs(&now).unwrap(), "its seed is 0x2a, not 0x2b");
     }
 
     /// A kill may cut the file at any byte: what was whole stays, at most one line is lost, and that is said.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::measure::record::{Header, Sample};
+use crate::measure::record::{Header, Note, Record, Sample};
 
 /// Whether a record of the same name may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct RecordWriter {
     file: File,
     /// Up to here, all lines are whole.
     good: u64,
+    /// All of it is on the disk.
+    synced: bool,
     line: Vec<u8>,
 }
 
@@ -56,10 +58,24 @@ impl RecordWriter {
         Ok(writer)
     }
 
+    /// Opens a record to go on with it. A last line that was torn is taken off: what it told of is run again.
+    pub fn reopen(path: &Path) -> Result<(RecordWriter, Record)> {
+        let doing = || format!("opening the record {} to go on with it", path.display());
+        let bytes = crate::open::map(path)?;
+        let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+        let text = String::from_utf8_lossy(bytes.get(..whole).unwrap_or_default()).into_owned();
+        drop(bytes);
+        let record =
+            Record::parse(&text).map_err(|e| Error { doing: format!("{}: {}", path.display(), e.doing), ..e })?;
+        let file = File::options().append(true).open(path).map_err(|e| Error::io(doing(), e))?;
+        file.set_len(whole as u64).map_err(|e| Error::io(doing(), e))?;
+        Ok((RecordWriter::append_to(file, path), record))
+    }
+
     /// Goes on in an open file.
     fn append_to(file: File, path: &Path) -> RecordWriter {
         let good = file.metadata().map_or(0, |m| m.len());
-        RecordWriter { path: path.to_owned(), file, good, line: Vec::new() }
+        RecordWriter { path: path.to_owned(), file, good, synced: false, line: Vec::new() }
     }
 
     #[must_use]
@@ -72,13 +88,23 @@ impl RecordWriter {
         self.line(sample)
     }
 
+    /// Appends one note.
+    pub fn note(&mut self, note: &Note) -> Result<()> {
+        self.line(note)
+    }
+
     /// Waits until all of it is on the disk: at the end of a round.
     pub fn sync(&mut self) -> Result<()> {
-        self.file.sync_data().or_else(not_a_file).map_err(|e| self.failed(e))
+        if !self.synced {
+            self.file.sync_data().or_else(not_a_file).map_err(|e| self.failed(e))?;
+            self.synced = true;
+        }
+        Ok(())
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<()> {
         self.line.clear();
+        self.synced = false;
         serde_json::to_writer(&mut self.line, value).map_err(|e| self.failed(e.into()))?;
         self.line.push(b'\n');
         if let Err(e) = self.file.write_all(&self.line) {
@@ -106,6 +132,7 @@ mod tests {
     use super::*;
     use crate::error::Kind;
     use crate::measure::campaign::tests::{header, sample};
+    use crate::measure::record::Outcome;
 
     #[test]
     fn a_record_is_a_header_and_a_line_a_sample() {
@@ -131,6 +158,28 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         RecordWriter::create(&path, &header(), Existing::Replace).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("{\"schema\""));
+    }
+
+    /// Cut at any byte, a record is gone on with after its last whole line.
+    #[test]
+    fn a_record_is_reopened_behind_its_last_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let failed = || Sample { outcome: Outcome::Failed("stürbt".into()), ..sample() };
+        let mut writer = RecordWriter::create(&path, &header(), Existing::Refuse).unwrap();
+        (0..3).for_each(|_| writer.sample(&failed()).unwrap());
+        let whole = std::fs::read(&path).unwrap();
+        let first = whole.iter().position(|&b| b == b'\n').unwrap() + 1;
+        for cut in first..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let (mut writer, record) = RecordWriter::reopen(&path).unwrap();
+            let lines = whole[first..cut].iter().filter(|&&b| b == b'\n').count();
+            assert_eq!((record.samples.len(), record.dropped.len()), (lines, 0));
+            writer.sample(&failed()).unwrap();
+            let again = std::fs::read(&path).unwrap();
+            let line = &whole[first..first + (whole.len() - first) / 3];
+            assert_eq!(again, [&whole[..first], &line.repeat(lines + 1)].concat(), "cut at {cut}");
+        }
     }
 
     #[test]

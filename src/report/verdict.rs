@@ -135,8 +135,10 @@ fn rows(v: &Verdict) -> Vec<Figure> {
         row("headline: the as-built pair", v.headline, true),
         row("code effect: the patch on both landings", v.code_effect, true),
         row("layout luck: the move alone", v.layout_luck, true),
-        row(&format!("code effect over {} drawn layouts", v.layouts), v.code_over_layouts, true),
     ];
+    if !v.quick {
+        rows.push(row(&format!("code effect over {} drawn layouts", v.layouts), v.code_over_layouts, true));
+    }
     let said = |e: Effect| e.beyond(v.margin_percent);
     rows.extend(said(v.interaction).then(|| row("interaction of the two", v.interaction, false)));
     rows.extend(said(v.remainder).then(|| row("remainder: neither of them", v.remainder, false)));
@@ -262,6 +264,7 @@ fn next(v: &Verdict) -> Vec<String> {
             }
             Some(Blocked::AA) => vec!["stop what else runs on this machine, then measure again"],
             Some(Blocked::Unmatched) => vec!["rebuild both with -fdata-sections -ffunction-sections, measure again"],
+            Some(Blocked::Budget | Blocked::Precision) if v.quick => vec!["measure without --quick"],
             Some(Blocked::Budget) => vec!["give it a larger --budget, or choose a larger --margin"],
             Some(Blocked::Precision) | None => vec!["find a quieter machine, or choose a larger --margin"],
         },
@@ -279,11 +282,13 @@ fn measured(v: &Verdict) -> Option<String> {
         false => format!("; matched {} of {} units", v.matched.units, v.matched.of),
     };
     let noise = v.noise_sd_percent.map_or_else(String::new, |p| format!(", SD of a run {p:.1} %"));
+    let units = match v.quick {
+        true => "two landings, one link each".to_string(),
+        false => format!("{} blocks, {} layouts", v.blocks, v.layouts),
+    };
     Some(format!(
-        "{} blocks, {} layouts, {} rounds, {} runs{noise}{matched}; margin {} %; seed {}. \
+        "{units}, {} rounds, {} runs{noise}{matched}; margin {} %; seed {}. \
          + is {}, by cost per unit of work.",
-        v.blocks,
-        v.layouts,
         v.rounds,
         v.runs,
         v.margin_percent,

@@ -88,45 +88,51 @@ enum Axis {
 /// 10 % noise and every "only together".
 #[must_use]
 pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried, rigid: bool) -> Decision {
-    let (m, tolerance) = (e.margin, e.tolerance);
-    let open =
-        Decision::stop(if is_a_look_to_come(e.look, max_blocks, tried) { Blocked::Budget } else { Blocked::Precision });
-    let Some(look) = e.look else {
-        let hindrance = Some(Hindrance { key: "code_effect", blocks: Some(looks::FIRST.blocks as u32) });
-        return Decision { hindrance, ..open };
+    let to_come = match e.quick {
+        true => tried.rounds < looks::QUICK_ROUNDS,
+        false => is_a_look_to_come(e.look, max_blocks, tried),
     };
+    let open = Decision::stop(if to_come { Blocked::Budget } else { Blocked::Precision });
+    if !e.gamma.known() {
+        let blocks = if e.quick { 1 } else { looks::FIRST.blocks as u32 };
+        return Decision { hindrance: Some(Hindrance { key: "code_effect", blocks: Some(blocks) }), ..open };
+    }
     let Some(twin) = e.twin.filter(|_| e.delta.known()) else {
         // Without the as-built pair and the twin nobody knows what was reproduced, and by what machine.
         return Decision { hindrance: Some(Hindrance { key: "headline", blocks: None }), ..open };
     };
-    if twin.out(m) {
+    // Twins are the same bytes: they have no luck that differs.
+    if twin.out(e.margin) {
         return Decision::stop(Blocked::AA);
     }
     if contradiction(e) {
         return Decision::stop(Blocked::Placement);
     }
-    match (code_axis(e), axis(e.lambda, m, tolerance)) {
+    match (code_axis(e), axis(e.lambda, e)) {
         // The inside of a changed object lies elsewhere in every cell of patched, and its alignment leaves it too few
         // phases for the layouts to average that: gamma and kappa would both take it for the code.
         (Axis::Out, _) if rigid => Decision::stop(Blocked::Unmatched),
         (Axis::Out, Axis::Out) => Decision {
             masked: (e.gamma.centre > 0.0) != (e.lambda.centre > 0.0),
-            only_together: e.iota.out(m) && !e.transplant.code_on_base.out(m) && !e.transplant.move_with_base.out(m),
+            only_together: e.iota.out(e.beyond)
+                && !e.transplant.code_on_base.out(e.beyond)
+                && !e.transplant.move_with_base.out(e.beyond),
             ..Decision::answer(Answer::Both)
         },
         (Axis::Out, Axis::In) => Decision::answer(Answer::Code),
         (Axis::In, Axis::Out) => Decision::answer(Answer::Alignment),
-        (Axis::In, Axis::In) if e.delta.out(m) => Decision::stop(Blocked::Unexplained),
+        (Axis::In, Axis::In) if e.delta.out(e.beyond) => Decision::stop(Blocked::Unexplained),
         (Axis::In, Axis::In) => Decision::answer(Answer::NotReproduced),
         _ if only_as_built(e) => Decision::stop(Blocked::Unexplained),
-        _ => Decision { hindrance: hindrance(e, look), ..open },
+        _ => Decision { hindrance: hindrance(e), ..open },
     }
 }
 
 /// Accusing and acquitting the code need both witnesses. By gamma alone, 3 % of luck that a transplant fails to carry
-/// is blamed on the code every time; by this rule never, and it costs no run where both agree.
+/// is blamed on the code every time; by this rule never, and it costs no run where both agree. `--quick` has but one.
 fn code_axis(e: &Estimates) -> Axis {
-    match (axis(e.gamma, e.margin, e.tolerance), axis(e.kappa, e.margin, e.tolerance)) {
+    match (axis(e.gamma, e), axis(e.kappa, e)) {
+        (gamma, _) if e.quick => gamma,
         (Axis::Out, Axis::Out) => Axis::Out,
         (Axis::In, Axis::In) => Axis::In,
         _ => Axis::Open,
@@ -138,14 +144,14 @@ fn code_axis(e: &Estimates) -> Axis {
 /// that neither patch nor landing costs anything, so this is the same finding, and again no claim.
 fn only_as_built(e: &Estimates) -> bool {
     let (gamma, lambda) = e.without_as_built;
-    let none = |i| axis(i, e.margin, e.margin) == Axis::In;
+    let none = |i: Interval| i.within(e.margin, e.margin);
     none(gamma) && none(lambda) && none(e.kappa) && e.delta.out(e.margin)
 }
 
-fn axis(interval: Interval, m: f64, tolerance: f64) -> Axis {
-    if interval.out(m) {
+fn axis(interval: Interval, e: &Estimates) -> Axis {
+    if interval.out(e.beyond) {
         Axis::Out
-    } else if interval.within(m, tolerance) {
+    } else if interval.within(e.beyond, e.tolerance) {
         Axis::In
     } else {
         Axis::Open
@@ -154,7 +160,7 @@ fn axis(interval: Interval, m: f64, tolerance: f64) -> Axis {
 
 /// OUT beyond m and IN within M can both be true of one value: only disjoint intervals, or two signs, contradict.
 fn contradiction(e: &Estimates) -> bool {
-    let (gamma, kappa) = (axis(e.gamma, e.margin, e.tolerance), axis(e.kappa, e.margin, e.tolerance));
+    let (gamma, kappa) = (axis(e.gamma, e), axis(e.kappa, e));
     match (gamma, kappa) {
         (Axis::Out, Axis::Out) => (e.gamma.centre > 0.0) != (e.kappa.centre > 0.0),
         (Axis::Out, Axis::In) | (Axis::In, Axis::Out) => e.gamma.disjoint(e.kappa),
@@ -170,20 +176,21 @@ fn is_a_look_to_come(look: Option<Look>, max_blocks: usize, tried: Tried) -> boo
 
 /// The open interval that needs the most blocks. A code axis whose two witnesses are each decided, but not alike, waits
 /// for the layouts: their interval is the one that blocks can still tell apart.
-fn hindrance(e: &Estimates, look: Look) -> Option<Hindrance> {
-    let open = |i: Interval| axis(i, e.margin, e.tolerance) == Axis::Open;
+fn hindrance(e: &Estimates) -> Option<Hindrance> {
+    let open = |i: Interval| axis(i, e) == Axis::Open;
     let split = code_axis(e) == Axis::Open && !open(e.gamma) && !open(e.kappa);
     let all = [
         ("code_effect", e.gamma, open(e.gamma)),
         ("layout_luck", e.lambda, open(e.lambda)),
-        ("code_over_layouts", e.kappa, open(e.kappa) || split),
+        ("code_over_layouts", e.kappa, !e.quick && (open(e.kappa) || split)),
         ("headline", e.delta, !e.delta.known()),
     ];
     let found = all.into_iter().filter(|(.., open)| *open).map(|(key, interval, _)| {
         let layouts = key == "code_over_layouts";
         let apart = (e.gamma.centre - e.kappa.centre).abs() - e.gamma.half;
         let target = if split { 0.6 * apart.max(0.0) } else { target(interval, e) };
-        Hindrance { key, blocks: blocks_needed(interval, look, layouts, target) }
+        // More rounds of the same links would settle nothing.
+        Hindrance { key, blocks: e.look.and_then(|look| blocks_needed(interval, look, layouts, target)) }
     });
     found.max_by_key(|h| h.blocks.unwrap_or(u32::MAX))
 }

@@ -6,7 +6,7 @@
 
 use super::looks::{self, Look};
 use super::robust::{self, Interval, additive_fit, mean_interval, trimmed_interval, trimmed_mean};
-use super::runs::{Runs, Unit};
+use super::runs::{Runs, Unit, contrast};
 use super::spread::{Modes, Spread, modes, spread};
 
 /// The four cells' weights in the order `b0 pB bP p0`.
@@ -54,8 +54,12 @@ pub struct LayoutFit {
 pub struct Estimates {
     /// `None` before the first look: centres only, no intervals.
     pub look: Option<Look>,
+    /// One block, and its rounds the unit.
+    pub quick: bool,
     /// m: what is too small to matter.
     pub margin: f64,
+    /// An effect lies beyond it: m, or more where the luck of single links is not averaged out.
+    pub beyond: f64,
     /// M: within it, an effect counts as none.
     pub tolerance: f64,
     pub gamma: Interval,
@@ -111,6 +115,40 @@ impl Estimates {
         Estimates::of(runs, look, margin)
     }
 
+    /// The numbers of one block alone, each over its rounds: 25 % trimmed means with winsorised errors. Intervals only
+    /// when all rounds are there, for that is the one look. No number says what holds on other layouts, and none knows the
+    /// luck of a single link.
+    #[must_use]
+    pub fn quick(runs: &mut Runs, margin: f64) -> Estimates {
+        runs.keep_as_built(looks::QUICK_ROUNDS);
+        let mut e = Estimates::of(runs, None, margin);
+        e.quick = true;
+        e.beyond = looks::QUICK_MARGINS * margin;
+        let Some(block) = runs.blocks.first().filter(|b| b.rounds.len() >= looks::QUICK_ROUNDS) else { return e };
+        let t = |kept: usize| {
+            let known = (looks::QUICK_ROUNDS / 2 - 1) as f64;
+            robust::with_fewer_degrees(looks::QUICK_T, known, kept.saturating_sub(1) as f64)
+        };
+        // The centre is the additive fit's, so that the contrasts still add up.
+        let over_rounds =
+            |known: Interval, weights| Interval { half: trimmed_interval(block.contrasts(weights), t).half, ..known };
+        let Transplant { code_on_base, code_on_patched, move_with_base, move_with_patched } = e.transplant;
+        e.transplant = Transplant {
+            code_on_base: over_rounds(code_on_base, weights::CODE_ON_BASE),
+            code_on_patched: over_rounds(code_on_patched, weights::CODE_ON_PATCHED),
+            move_with_base: over_rounds(move_with_base, weights::MOVE_BASE),
+            move_with_patched: over_rounds(move_with_patched, weights::MOVE_PATCHED),
+        };
+        e.gamma = over_rounds(e.gamma, weights::CODE);
+        e.lambda = over_rounds(e.lambda, weights::LUCK);
+        e.iota = over_rounds(e.iota, weights::INTERACTION);
+        e.total = over_rounds(e.total, weights::TOTAL);
+        e.delta = trimmed_interval(block.differences(), t);
+        e.twin = runs.twin.as_ref().map(|unit| trimmed_interval(unit.differences(), t));
+        e.aligned = runs.aligned.as_ref().map(|unit| trimmed_interval(unit.differences(), t));
+        e
+    }
+
     fn of(runs: &Runs, look: Option<Look>, margin: f64) -> Estimates {
         let (t_blocks, t_layouts) = look.map_or((f64::INFINITY, f64::INFINITY), |l| (l.t_blocks, l.t_layouts));
         let blocks: Vec<BlockFit> = runs.blocks.iter().filter_map(fit_block).collect();
@@ -127,7 +165,9 @@ impl Estimates {
         let cells = |unit: &Option<Unit>| unit.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched));
         Estimates {
             look,
+            quick: false,
             margin,
+            beyond: margin,
             tolerance: tolerance(margin, total.centre),
             gamma: over_blocks(weights::CODE),
             lambda: over_blocks(weights::LUCK),
@@ -185,10 +225,6 @@ fn contrasts(blocks: &[BlockFit], weights: [f64; 4]) -> Vec<f64> {
     blocks.iter().map(|block| contrast(block.cells, weights)).collect()
 }
 
-fn contrast(cells: [f64; 4], weights: [f64; 4]) -> f64 {
-    cells.iter().zip(weights).map(|(value, weight)| value * weight).sum()
-}
-
 fn fit_block(unit: &Unit) -> Option<BlockFit> {
     Some(BlockFit { number: unit.number, cells: additive_fit(&unit.cells)? })
 }
@@ -210,9 +246,7 @@ fn fit_layout(unit: &Unit) -> Option<LayoutFit> {
 fn noise(blocks: &[Unit]) -> Option<f64> {
     let mut residuals = Vec::new();
     for block in blocks {
-        let [b0, pb, bp, p0] = &block.cells;
-        let luck = b0.iter().zip(pb).zip(bp).zip(p0).map(|(((a, b), c), d)| contrast([*a, *b, *c, *d], weights::LUCK));
-        let luck: Vec<f64> = luck.collect();
+        let luck: Vec<f64> = block.contrasts(weights::LUCK).collect();
         let Some(centre) = robust::median(luck.iter().copied()).filter(|_| luck.len() > 1) else { continue };
         let n = luck.len() as f64;
         residuals.extend(luck.iter().map(|x| (x - centre).abs() * (n / (n - 1.0)).sqrt()));

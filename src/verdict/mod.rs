@@ -15,11 +15,11 @@ mod value;
 mod words;
 
 pub use decide::{Answer, Blocked};
-pub use rounds::{Lacking, Reach, decidable_margin, lacking, rounds_wanted};
+pub use rounds::{Cost, Lacking, forecast, lacking, rounds_wanted};
 pub use value::{
     CellValue, Contrasts, Effect, LayoutSpread, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes, Verdict,
 };
-pub use words::{effect, plain};
+pub use words::{effect, expectation, plain};
 
 use crate::measure::record::Record;
 use decide::Decision;
@@ -31,7 +31,11 @@ use runs::Runs;
 pub fn verdict(record: &Record) -> Verdict {
     let mut runs = Runs::of(record);
     let tried = runs.tried;
-    let estimates = Estimates::at_look(&mut runs, decide::margin(record));
+    let margin = decide::margin(record);
+    let estimates = match record.header.quick {
+        true => Estimates::quick(&mut runs, margin),
+        false => Estimates::at_look(&mut runs, margin),
+    };
     let decision = if record.header.identical {
         Decision::answer(Answer::NotReproduced)
     } else {

@@ -4,7 +4,7 @@ use super::decide::{Answer, Blocked};
 use super::looks;
 use super::runs::{Tried, reason};
 use super::value::{LayoutSpread, TwoModes, Verdict};
-use super::words::{count, digits, effect, plain, worse};
+use super::words::{count, digits, effect, expectation, plain, worse};
 
 /// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
 pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
@@ -14,6 +14,8 @@ pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
     let mut all = Vec::new();
     all.extend(aligned(v));
     all.push(answer(v, tried));
+    all.extend(expected(v));
+    all.extend(quick(v));
     all.extend(remainder(v));
     all.extend(interaction(v));
     all.extend(over_layouts(v));
@@ -25,12 +27,11 @@ pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
 
 fn answer(v: &Verdict, tried: Tried) -> String {
     let say = |e| effect(e, &v.metric);
-    let code = format!(
-        "the patch is {} on both landings and {} over {}",
-        say(&v.code_effect),
-        say(&v.code_over_layouts),
-        count(v.layouts as u64, "layout")
-    );
+    let over = match v.quick {
+        true => String::new(),
+        false => format!(" and {} over {}", say(&v.code_over_layouts), count(v.layouts as u64, "layout")),
+    };
+    let code = format!("the patch is {} on both landings{over}", say(&v.code_effect));
     let luck = format!("the move alone is {}", say(&v.layout_luck));
     let headline = format!("the as-built pair's {}", plain(v.headline.percent, &v.metric));
     match v.verdict {
@@ -96,7 +97,10 @@ fn inconclusive(v: &Verdict, tried: Tried, code: &str, luck: &str) -> String {
 
 fn too_wide(v: &Verdict, tried: Tried) -> String {
     let Some(needs) = &v.needs else { return "nothing was measured".into() };
-    if v.layouts < looks::FIRST.layouts || v.blocks < looks::FIRST.blocks {
+    if v.quick && (v.rounds as usize) < looks::QUICK_ROUNDS {
+        return format!("too little is clean or complete: {} of {} rounds can be used", v.rounds, looks::QUICK_ROUNDS);
+    }
+    if !v.quick && (v.layouts < looks::FIRST.layouts || v.blocks < looks::FIRST.blocks) {
         return format!(
             "too little is clean or complete: {} of {} and {} of {} can be used, and the first look needs {} and {}",
             v.blocks,
@@ -113,6 +117,16 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
         "code_over_layouts" => ("the code effect over layouts", &v.code_over_layouts),
         _ => ("the as-built pair", &v.headline),
     };
+    if v.quick {
+        return format!(
+            "after {} rounds of one block {name} is {}, neither beyond {} % nor within {} %: that takes more links, so \
+             measure without --quick",
+            v.rounds,
+            effect(wide, &v.metric),
+            digits(looks::QUICK_MARGINS * v.margin_percent),
+            digits(v.tolerance_percent.unwrap_or(v.margin_percent))
+        );
+    }
     let more = match needs.blocks {
         Some(blocks) if blocks > looks::LAST.blocks as u32 => {
             format!("it would take more than the {} blocks of the last look", looks::LAST.blocks)
@@ -125,6 +139,23 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
     };
     let had = format!("{} and {}", count(v.blocks as u64, "block"), count(v.layouts as u64, "layout"));
     format!("after {had} {name} is {}, too wide to call either way; {more}", effect(wide, &v.metric))
+}
+
+/// What `--quick` cannot know.
+fn quick(v: &Verdict) -> Option<String> {
+    v.quick.then(|| {
+        format!(
+            "two landings, one link each: the luck of a single link is not averaged out, so only effects beyond {} % count, \
+             and what holds on other layouts is not known",
+            digits(looks::QUICK_MARGINS * v.margin_percent)
+        )
+    })
+}
+
+/// What the pilot foresaw, where too little was measured.
+fn expected(v: &Verdict) -> Option<String> {
+    let pilot = v.forecast.as_ref().filter(|_| matches!(v.blocked_by, Some(Blocked::Budget | Blocked::Precision)))?;
+    Some(format!("after the pilot: {}", expectation(pilot, v.margin_percent, v.max_blocks)))
 }
 
 /// Whose line it shares, as far as the suspects tell.

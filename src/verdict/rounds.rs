@@ -1,18 +1,18 @@
 //! How many rounds the cells need: chosen once from the pilot, and topped up where rounds were lost.
 
 use super::estimates;
-use super::looks;
+use super::looks::{self, Look};
 use super::robust;
 use super::runs::{Runs, Unit};
-use crate::measure::record::{Group, Record};
+use crate::measure::record::{Group, Pilot, Record};
 
-/// How much of a decision the pilot promises.
+/// What a campaign costs, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reach {
-    /// The smallest margin, in percent, that the last look allowed can decide.
-    pub margin_percent: f64,
-    /// Whether the margin of the record is one of them.
-    pub reachable: bool,
+pub struct Cost {
+    /// A run with our own work around it.
+    pub run: f64,
+    /// A linked and proven variant.
+    pub link: f64,
 }
 
 /// Rounds of the pilot.
@@ -33,16 +33,52 @@ pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
     clamped(wanted.max(f64::from(link_price_in_runs))).max(link_price_in_runs)
 }
 
-/// What can be decided with so many rounds at the last look allowed: twice the half-width to expect there, with 15 %
-/// in reserve. `None` before the pilot is complete.
+/// What the rest will take, from the noise of the pilot: `rounds` is B, `left` what is left of the budget in seconds.
+/// `None` before the pilot is complete.
+///
+/// Blocks are needed up to the first look whose half-width, with 15 % in reserve, is 0.6 M: it decides in 9 cases of 10.
+/// What can be decided at a look is twice its half-width.
 #[must_use]
-pub fn decidable_margin(record: &Record, rounds: u32) -> Option<Reach> {
-    let (total, noise) = estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize)?;
-    let margin = super::decide::margin(record);
-    let last = looks::LOOKS.into_iter().rev().find(|l| l.blocks <= record.header.max_blocks as usize)?;
-    let half = last.t_blocks * 1.15 * noise / (last.blocks as f64 * f64::from(rounds.max(1))).sqrt();
-    let reachable = half <= estimates::tolerance(margin, total) / 2.0;
-    Some(Reach { margin_percent: 100.0 * (2.0 * half).exp_m1(), reachable })
+pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> Option<Pilot> {
+    let runs = Runs::of(record);
+    let (total, noise) = estimates::pilot(&runs, PILOT_ROUNDS as usize)?;
+    let tolerance = estimates::tolerance(super::decide::margin(record), total);
+    let half = |l: Look| l.t_blocks * 1.15 * noise / (l.blocks as f64 * f64::from(rounds.max(1))).sqrt();
+    let decidable = |l: Look| 100.0 * (2.0 * half(l)).exp_m1();
+    let allowed = || looks::LOOKS.into_iter().filter(|l| l.blocks <= record.header.max_blocks as usize);
+    let last = allowed().next_back()?;
+    let needed = allowed().find(|&l| half(l) <= 0.6 * tolerance);
+    let arms = 4 + 2 * usize::from(runs.twin.is_some()) + 2 * usize::from(runs.aligned.is_some());
+    let seconds = |until: Look| seconds(until, rounds, cost, arms as f64);
+    let within = left.and_then(|left| allowed().rfind(|&l| seconds(l) <= left));
+    Some(Pilot {
+        seconds_per_run: cost.run,
+        seconds_per_link: cost.link,
+        rounds,
+        blocks: needed.map(|l| l.blocks as u32),
+        seconds: seconds(needed.unwrap_or(last)),
+        decidable_margin_percent: decidable(last),
+        reachable: half(last) <= tolerance / 2.0,
+        budget_seconds: left,
+        budget_blocks: within.map(|l| l.blocks as u32),
+        budget_margin_percent: within.map(decidable),
+    })
+}
+
+/// From the end of the pilot to the end of a look: what the pilot's cells lack of B rounds, then the links and the runs of
+/// each look. `arms`: the cells that run in every round.
+fn seconds(until: Look, rounds: u32, cost: Cost, arms: f64) -> f64 {
+    let cells = |l: Look| (4 * l.blocks + 2 * l.layouts) as f64;
+    // Block 0 is one of the arms.
+    let first = cells(looks::FIRST) - 4.0 + arms;
+    let mut seconds = f64::from(rounds.saturating_sub(PILOT_ROUNDS)) * first * cost.run;
+    for (last, next) in looks::LOOKS.into_iter().zip(looks::LOOKS.into_iter().skip(1)) {
+        if next.blocks <= until.blocks {
+            let more = cells(next) - cells(last);
+            seconds += more * cost.link + f64::from(rounds) * (more + arms) * cost.run;
+        }
+    }
+    seconds
 }
 
 /// Clean rounds that a block or a layout should have and has not.

@@ -47,6 +47,12 @@ impl Unit {
         base.iter().zip(patched).map(|(b, p)| p - b)
     }
 
+    /// A contrast of the four cells of a block, within each round.
+    pub fn contrasts(&self, weights: [f64; 4]) -> impl Iterator<Item = f64> + '_ {
+        let [b0, pb, bp, p0] = &self.cells;
+        b0.iter().zip(pb).zip(bp).zip(p0).map(move |(((a, b), c), d)| contrast([*a, *b, *c, *d], weights))
+    }
+
     /// The same unit with no more than its first rounds.
     #[must_use]
     pub fn first_rounds(&self, most: usize) -> Unit {
@@ -60,11 +66,16 @@ impl Unit {
     }
 }
 
+/// A sample, and ln of what it cost or why that cannot be used.
+type Run<'s> = (&'s Sample, Result<f64, &'static str>);
+
 /// How far the campaign came, whatever the runs were like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     pub blocks: usize,
     pub layouts: usize,
+    /// Of the as-built block.
+    pub rounds: usize,
 }
 
 /// What can be compared, in the order of numbers, and what became of all other runs.
@@ -87,16 +98,20 @@ impl Runs {
     #[must_use]
     pub fn of(record: &Record) -> Runs {
         let sign = if record.header.metric.better == Better::Lower { 1.0 } else { -1.0 };
-        let mut samples: Vec<(&Sample, Result<f64, &'static str>)> =
-            record.samples.iter().map(|s| (s, cost(s, sign))).collect();
+        let mut samples: Vec<Run> = record.samples.iter().map(|s| (s, cost(s, sign))).collect();
         samples.sort_by_cached_key(|(s, _)| place(s));
         let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
         for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
             let Some(&(first, _)) = unit.first() else { continue };
-            let clean = runs.unit(first, unit);
+            let clean = runs.unit(record, first, unit);
             let rounds = unit.chunk_by(|(a, _), (b, _)| a.round == b.round).count();
             match first.group {
-                Group::Block => runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS),
+                Group::Block => {
+                    runs.tried.blocks += usize::from(rounds >= MIN_ROUNDS);
+                    if first.number == 0 {
+                        runs.tried.rounds = rounds;
+                    }
+                }
                 Group::Layout => runs.tried.layouts += usize::from(rounds >= MIN_ROUNDS),
                 Group::Aligned | Group::Twin => {}
             }
@@ -118,6 +133,16 @@ impl Runs {
         self.skip(reason::PAST_LOOK, past);
     }
 
+    /// Leaves the first rounds of the as-built block and the arms: all that `--quick` looks at.
+    pub fn keep_as_built(&mut self, rounds: usize) {
+        let before: u64 = self.blocks.iter().chain(&self.layouts).map(Unit::runs).sum();
+        self.layouts.clear();
+        self.blocks.retain(|block| block.number == 0);
+        self.blocks.iter_mut().for_each(|block| *block = block.first_rounds(rounds));
+        let kept: u64 = self.blocks.iter().map(Unit::runs).sum();
+        self.skip(reason::PAST_LOOK, before - kept);
+    }
+
     fn skip(&mut self, why: &str, runs: u64) {
         if runs > 0 {
             *self.skipped.entry(why.to_string()).or_default() += runs;
@@ -125,13 +150,14 @@ impl Runs {
     }
 
     /// The clean rounds of one unit; its other runs are counted.
-    fn unit(&mut self, first: &Sample, samples: &[(&Sample, Result<f64, &'static str>)]) -> Unit {
+    fn unit(&mut self, record: &Record, first: &Sample, samples: &[Run]) -> Unit {
         let needed = needed(first.group);
         let mut unit = Unit { number: first.number, ..Unit::default() };
         for round in samples.chunk_by(|(a, _), (b, _)| a.round == b.round) {
             let mut chosen = None;
             for attempt in round.chunk_by(|(a, _), (b, _)| a.attempt == b.attempt) {
-                let (values, clean) = self.attempt(needed, attempt);
+                let attempt = self.last_session(record, attempt);
+                let (values, clean) = self.attempt(needed, &attempt);
                 let runs = values.iter().flatten().count() as u64;
                 let disturbed = attempt.iter().any(|(s, _)| s.contaminated);
                 match clean {
@@ -151,15 +177,20 @@ impl Runs {
         unit
     }
 
+    /// A group that was torn is run again whole when the campaign is resumed: its runs before that count no more.
+    fn last_session<'s>(&mut self, record: &Record, attempt: &[Run<'s>]) -> Vec<Run<'s>> {
+        let session = |(sample, _): &Run| record.session(sample.order);
+        let last = attempt.iter().map(session).max();
+        let kept: Vec<Run> = attempt.iter().filter(|run| Some(session(run)) == last).copied().collect();
+        self.skip(reason::REPLACED, (attempt.len() - kept.len()) as u64);
+        kept
+    }
+
     /// The values of one attempt, and once more if none is missing.
-    fn attempt(
-        &mut self,
-        needed: [bool; 4],
-        samples: &[(&Sample, Result<f64, &'static str>)],
-    ) -> ([Option<f64>; 4], Option<[f64; 4]>) {
+    fn attempt(&mut self, needed: [bool; 4], samples: &[Run]) -> ([Option<f64>; 4], Option<[f64; 4]>) {
         let mut values = [None; 4];
         for same in samples.chunk_by(|(a, _), (b, _)| a.cell == b.cell) {
-            // A resumed campaign runs the torn round again: the latest run of a cell stands beside its neighbours.
+            // No campaign of ours runs a cell twice in one attempt; of one that did, the latest counts.
             let Some(((sample, value), earlier)) = same.split_last() else { continue };
             self.skip(reason::REPLACED, earlier.len() as u64);
             let slot = values.iter_mut().zip(needed).nth(sample.cell as usize);
@@ -175,6 +206,12 @@ impl Runs {
         let all = || Some([get(a, na)?, get(b, nb)?, get(c, nc)?, get(d, nd)?]);
         (values, all())
     }
+}
+
+/// The weighted sum of four cells.
+#[must_use]
+pub fn contrast(cells: [f64; 4], weights: [f64; 4]) -> f64 {
+    cells.iter().zip(weights).map(|(value, weight)| value * weight).sum()
 }
 
 /// Which cells a complete quad or pair of the group has, in the order `b0 pB bP p0`.

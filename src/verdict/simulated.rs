@@ -113,6 +113,7 @@ pub fn header(max_blocks: u32) -> Header {
         metric: Metric { name: "stdout:ns_per_op ([0-9.]+)".into(), unit: "ns".into(), better: Better::Lower },
         margin_percent: 1.0,
         max_blocks,
+        quick: false,
         matched: Matched { units: 31, of: 31, ..Matched::default() },
         suspects: Vec::new(),
         identical: false,
@@ -123,8 +124,7 @@ pub fn header(max_blocks: u32) -> Header {
 
 impl Campaign {
     pub fn new(world: World, sd: f64, seed: u64) -> Campaign {
-        let record = Record { header: header(48), samples: Vec::new(), dropped: Vec::new() };
-        Campaign { world, noise: Noise::new(sd, seed), disturbed: 0.0, round: 0, record }
+        Campaign { world, noise: Noise::new(sd, seed), disturbed: 0.0, round: 0, record: Record::new(header(48)) }
     }
 
     /// Pilot, rounds chosen from it, then look after look until a verdict stops it.

@@ -205,6 +205,30 @@ fn simulation_of_a_fixed_size_n_300() {
     tally.expect(Answer::NotReproduced, 90);
 }
 
+/// Two landings, one link each, and every link with a luck of its own of SD 1 %: at the margin that is an effect in one of
+/// ten campaigns, at five margins in none.
+#[test]
+fn simulation_quick_at_1_percent_link_luck_n_1000() {
+    let quick = |world: &World, sd, seed: u64| {
+        let mut campaign = Campaign::new(World { link_luck: 0.01, ..world.clone() }, sd, 1 + seed);
+        campaign.record.header.quick = true;
+        let record = campaign.fixed(1, 24);
+        (super::verdict(&record), record)
+    };
+    let tally = |world, sd, n| Tally { ended: (0..n).map(|seed| quick(&world, sd, seed)).collect() };
+    tally(World::new(0.0, ln(8.0)), 0.01, 1000).expect(Answer::Alignment, 95);
+    tally(World::atomic((ln(1.9), ln(1.9)), 0.0), 0.01, 1000).expect(Answer::Code, 95);
+    tally(World::atomic((ln(1.9), 0.45), ln(6.0)), 0.03, 1000).expect(Answer::Both, 95);
+    for (code, luck, answer) in [(0.05, 0.0, Answer::Code), (0.0, 0.05, Answer::Alignment), (0.04, 0.04, Answer::Both)]
+    {
+        tally(World::new(code, luck), 0.01, 1000).expect(answer, 0);
+    }
+    let nothing = tally(World::new(0.0, 0.0), 0.01, 1000);
+    nothing.expect(Answer::NotReproduced, 0);
+    let tempted = nothing.count(|v| v.code_effect.beyond(1.0) || v.layout_luck.beyond(1.0));
+    assert!(tempted >= 50, "only {tempted} of 1000 would be wrong at the margin itself");
+}
+
 #[test]
 fn simulation_a_twin_that_differs_stops_everything_n_60() {
     let tally = Tally::of(&World { twin: 0.3, ..World::new(0.5, 0.0) }, 0.01, 60);

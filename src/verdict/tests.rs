@@ -202,14 +202,24 @@ fn rounds_follow_the_noise_of_the_pilot_and_the_price_of_a_link() {
 }
 
 #[test]
-fn a_margin_out_of_reach_is_named_before_the_runs() {
+fn the_pilot_says_what_can_be_decided_and_what_it_takes() {
     let pilot = |sd| Campaign::new(World::new(0.0, 0.0), sd, 3).fixed(4, 6);
-    let good = decidable_margin(&pilot(0.005), 6).unwrap();
-    assert!(good.reachable && good.margin_percent < 0.5, "{good:?}");
-    let bad = decidable_margin(&pilot(0.2), 30).unwrap();
-    assert!(!bad.reachable && bad.margin_percent > 2.0, "{bad:?}");
+    let cost = Cost { run: 0.01, link: 0.5 };
+    let say = |sd, rounds, left| forecast(&pilot(sd), rounds, cost, left).unwrap();
+    let good = say(0.005, 6, None);
+    assert!(good.reachable && good.decidable_margin_percent < 0.5, "{good:?}");
+    assert_eq!((good.blocks.map(|b| b <= 8), good.budget_blocks), (Some(true), None));
+    // Four blocks and eight layouts more: 2·4 + 4·2 = 16 links and, with block 0 and the twin, 16 + 6 cells.
+    let eight = say(0.0, 6, Some(1e9));
+    let six = Cost { run: 0.01, link: 0.5 };
+    assert_eq!((eight.blocks, eight.seconds, eight.budget_blocks), (Some(4), 0.0, Some(48)), "{six:?}");
+    let bad = say(0.2, 30, Some(100.0));
+    assert!(!bad.reachable && bad.decidable_margin_percent > 2.0 && bad.blocks.is_none(), "{bad:?}");
+    // 24 rounds of 36 − 6 + … cells to top up, then look after look until the 100 s are spent.
+    let (blocks, margin) = (bad.budget_blocks.unwrap(), bad.budget_margin_percent.unwrap());
+    assert!(blocks < 48 && margin > bad.decidable_margin_percent && bad.seconds > 100.0, "{bad:?}");
     let three = Campaign::new(World::new(0.0, 0.0), 0.01, 3).fixed(3, 6);
-    assert_eq!(decidable_margin(&three, 6), None);
+    assert_eq!(forecast(&three, 6, cost, None), None);
 }
 
 /// Millions of an operation a second: more is better, and slower is still plus.

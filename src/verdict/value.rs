@@ -14,7 +14,7 @@ use super::runs::Runs;
 use super::spread::{Modes, Spread};
 use crate::diff::Suspect;
 use crate::error::Exit;
-use crate::measure::record::{Better, Matched, Metric, Record};
+use crate::measure::record::{Better, Matched, Metric, Pilot, Record};
 
 /// The schema that the value names.
 pub const SCHEMA: &str = "straddle.verdict/1";
@@ -172,7 +172,13 @@ pub struct Verdict {
     pub margin_percent: f64,
     pub tolerance_percent: Option<f64>,
     pub max_blocks: u32,
+    /// Two landings, one link each; only effects beyond five margins count.
+    #[serde(default)]
+    pub quick: bool,
     pub identical: bool,
+    /// What the pilot expected; `null` when the campaign did not come so far, or has none.
+    #[serde(default)]
+    pub forecast: Option<Pilot>,
     pub rows: Vec<Row>,
     pub suspects: Vec<Suspect>,
     /// In plain words, the weightiest first.
@@ -262,7 +268,9 @@ impl Verdict {
             margin_percent: header.margin_percent,
             tolerance_percent: percent(e.tolerance),
             max_blocks: header.max_blocks,
+            quick: header.quick,
             identical: header.identical,
+            forecast: record.pilot(),
             rows: vec![row],
             suspects: header.suspects.clone(),
             reasons: Vec::new(),

@@ -1,7 +1,7 @@
 //! Numbers in words: every percentage says which way is worse.
 
 use super::value::Effect;
-use crate::measure::record::Metric;
+use crate::measure::record::{Metric, Pilot};
 
 /// `27.1 % slower [+26.0, +28.2]`. In brackets the 97.5 % interval, plus is worse; `no slower` where the number rounds
 /// to nothing.
@@ -53,6 +53,42 @@ pub(super) fn digits(percent: f64) -> String {
     }
 }
 
+/// What the pilot says of the rest: how long it takes, what the budget allows, whether the margin can be reached.
+#[must_use]
+pub fn expectation(pilot: &Pilot, margin_percent: f64, max_blocks: u32) -> String {
+    let most = count(u64::from(max_blocks), "block");
+    let sure = |percent: f64| format!("{} %", digits(percent));
+    let Some(blocks) = pilot.blocks.filter(|_| pilot.reachable) else {
+        let can = pilot.decidable_margin_percent;
+        return format!(
+            "at this noise a margin of {} cannot be decided within {most}; {} can (--margin {can:.1})",
+            sure(margin_percent),
+            sure(can)
+        );
+    };
+    let needs = format!("about {} should settle it, in {}", count(u64::from(blocks), "block"), time(pilot.seconds));
+    let Some(left) = pilot.budget_seconds else { return needs };
+    match (pilot.budget_blocks, pilot.budget_margin_percent) {
+        (Some(within), _) if within >= blocks => needs,
+        (Some(within), Some(margin)) => format!(
+            "{needs}; the {} left of the budget end after {}, where a margin of {} can be decided",
+            time(left),
+            count(u64::from(within), "block"),
+            sure(margin)
+        ),
+        _ => format!("{needs}; the {} left of the budget end before the first look is complete", time(left)),
+    }
+}
+
+/// `42 s`, `14 min`, `2.1 h`.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 /// `1 block`, `12 blocks`.
 pub(super) fn count(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
@@ -74,5 +110,33 @@ mod tests {
         assert_eq!(say(None, None, None), "unknown");
         let rss = Metric { name: "rss".into(), ..metric.clone() };
         assert_eq!(plain(Some(5.0), &rss), "5.0 % worse");
+    }
+
+    #[test]
+    fn the_pilots_expectation_is_a_sentence() {
+        let pilot = Pilot {
+            seconds_per_run: 0.02,
+            seconds_per_link: 0.1,
+            rounds: 12,
+            blocks: Some(24),
+            seconds: 840.0,
+            decidable_margin_percent: 0.7,
+            reachable: true,
+            budget_seconds: None,
+            budget_blocks: None,
+            budget_margin_percent: None,
+        };
+        let say = |p: Pilot| expectation(&p, 1.0, 48);
+        assert_eq!(say(pilot), "about 24 blocks should settle it, in 14 min");
+        let short =
+            Pilot { budget_seconds: Some(60.0), budget_blocks: Some(6), budget_margin_percent: Some(2.34), ..pilot };
+        assert!(
+            say(short)
+                .ends_with("; the 60 s left of the budget end after 6 blocks, where a margin of 2.3 % can be decided")
+        );
+        let shorter = Pilot { budget_blocks: None, budget_margin_percent: None, ..short };
+        assert!(say(shorter).ends_with("end before the first look is complete"));
+        let noisy = Pilot { reachable: false, decidable_margin_percent: 2.4, ..short };
+        assert!(say(noisy).contains("a margin of 1.0 % cannot be decided within 48 blocks; 2.4 % can (--margin 2.4)"));
     }
 }

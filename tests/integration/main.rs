@@ -13,6 +13,7 @@ mod exit_codes;
 mod link;
 mod matrix;
 mod measure;
+mod resume;
 mod scan;
 mod tidy;
 mod types;

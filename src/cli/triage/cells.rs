@@ -3,17 +3,20 @@
 //! Every draw has a stream of its own, by kind and number, so that one more block changes no other.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::PathBuf;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::versions::{Version, Versions};
+use super::work::clear;
 use crate::error::{Error, Result};
 use crate::link;
 use crate::measure::campaign::{CellRef, GroupCells};
 use crate::measure::record::{Cell, Group, Matched};
+use crate::triage::{Linked, Linker};
 use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unmatched, Variant};
 
 /// Steps of the stack offset in bytes: what the ABI aligns the stack to.
@@ -69,7 +72,7 @@ impl<'a> Cells<'a> {
     }
 
     /// Blocks and layouts of those numbers, linked in parallel.
-    pub fn groups(&self, blocks: std::ops::Range<u32>, layouts: std::ops::Range<u32>) -> Result<Vec<Made>> {
+    pub fn groups(&self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Vec<Made>> {
         let wanted: Vec<(Group, u32)> =
             blocks.map(|k| (Group::Block, k)).chain(layouts.map(|l| (Group::Layout, l))).collect();
         wanted
@@ -148,16 +151,17 @@ impl<'a> Cells<'a> {
         made.missed.extend(found.into_iter().map(|(key, why)| (key, format!("on {place}, {why}"))));
     }
 
-    /// The aligned pair and the twin: beside the estimate, never in it. The twin is needed; an aligned pair that cannot
-    /// be made is left out, with the reason.
-    pub fn beside(&self) -> Result<(Vec<Made>, Vec<String>)> {
+    /// Base linked a second time, beside itself: what the machine and this tool make of no difference at all.
+    pub fn twin(&self) -> Result<Made> {
+        let base = &self.versions.base;
+        self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])
+    }
+
+    /// Both versions with everything aligned: beside the estimate, never in it, so a campaign can do without.
+    pub fn aligned(&self) -> Result<Made> {
         let (base, patched) = (&self.versions.base, &self.versions.patched);
-        let twin = self.planned(Group::Twin, [(Cell::B0, base, Plan::no_op()), (Cell::P0, base, Plan::no_op())])?;
         let plan = |version: &Version| variant::align_all(&version.program, 64, 64);
-        Ok(match self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))]) {
-            Ok(aligned) => (vec![aligned, twin], Vec::new()),
-            Err(e) => (vec![twin], vec![format!("the aligned pair is left out: {e}")]),
-        })
+        self.planned(Group::Aligned, [(Cell::B0, base, plan(base)), (Cell::P0, patched, plan(patched))])
     }
 
     /// `matched 412 of 415 units`, from what block 0 and the first layouts missed.
@@ -213,6 +217,24 @@ impl<'a> Cells<'a> {
     }
 }
 
+impl Linker for &Cells<'_> {
+    fn link(&mut self, blocks: Range<u32>, layouts: Range<u32>) -> Result<Linked> {
+        let mut linked = Linked::default();
+        for made in self.groups(blocks, layouts)? {
+            linked.groups.push(made.group);
+            linked.hashes.extend(made.hashes);
+        }
+        Ok(linked)
+    }
+
+    fn remove(&mut self, groups: &[GroupCells]) {
+        for cell in groups.iter().filter_map(|g| g.cells.first()) {
+            // What stays behind goes with the folder of all variants.
+            cell.path.parent().into_iter().for_each(|folder| drop(clear(folder)));
+        }
+    }
+}
+
 impl Made {
     fn empty(group: Group, number: u32) -> Made {
         let group = GroupCells { group, number, cells: Vec::new() };
@@ -224,11 +246,6 @@ impl Made {
         self.hashes.insert(name, link::hash_file(&path)?);
         self.group.cells.push(CellRef { cell, path, stack_offset });
         Ok(())
-    }
-
-    /// Where its binaries lie.
-    pub fn folder(&self) -> Option<&Path> {
-        self.group.cells.first().and_then(|c| c.path.parent())
     }
 }
 

@@ -1,12 +1,11 @@
 //! `straddle triage`: did my code get slower, or did its bytes move?
 //!
 //! ```text
-//! Case ─▶ Versions ─▶ Cells of a look ─▶ rounds into a Record ─▶ Verdict ─┬─▶ report
-//!                        ▲                                               │
-//!                        └───────────────── not settled: the next look ──┘
+//! Case ─▶ Versions ─▶ Cells of the first look ─▶ crate::triage ─▶ Verdict ─▶ report
 //! ```
 
 pub mod cells;
+mod resume;
 pub mod versions;
 pub mod work;
 
@@ -21,7 +20,7 @@ use super::config::{self, Overrides};
 use super::format::Format;
 use super::progress::Progress;
 use crate::error::{Error, Exit, Result};
-use crate::measure::campaign::{self, Campaign, Ended, GroupCells};
+use crate::measure::campaign::{Campaign, Ended, GroupCells};
 use crate::measure::cpus::CpuSet;
 use crate::measure::host;
 use crate::measure::metric::MetricSpec;
@@ -31,9 +30,8 @@ use crate::measure::run::Real;
 use crate::measure::stop::{self, StopReason, StopToken};
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
-use crate::verdict::looks::{self, Look};
-use crate::verdict::rounds::{MOST_ROUNDS, PILOT_ROUNDS};
-use crate::verdict::{self, Verdict};
+use crate::triage::{Event, Triage};
+use crate::verdict::{self, Cost, Verdict, looks};
 
 /// Did my code get slower, or did its bytes merely move?
 #[derive(Clone, Debug, clap::Args)]
@@ -70,12 +68,18 @@ pub struct TriageArgs {
     /// No more drawn layouts than this (two for every block)
     #[arg(long, value_name = "MAX", default_value_t = looks::LAST.layouts as u32, value_parser = clap::value_parser!(u32).range(8..))]
     pub layouts: u32,
+    /// One block of four links and no layouts: large effects only, where links take minutes
+    #[arg(long, conflicts_with = "layouts")]
+    pub quick: bool,
     /// Differences smaller than this do not matter
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     pub margin: f64,
     /// Every draw follows from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Go on with a record that was cut: the newest one of this case that fits, or RECORD
+    #[arg(long, value_name = "RECORD", num_args = 0..=1, require_equals = true)]
+    pub resume: Option<Option<PathBuf>>,
     /// Exit 125 where the answer is not known, for `git bisect run`
     #[arg(long)]
     pub bisect: bool,
@@ -161,7 +165,8 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         command,
         metric: metric.metric(),
         margin_percent: args.margin,
-        max_blocks: args.layouts / 2,
+        max_blocks: if args.quick { 1 } else { args.layouts / 2 },
+        quick: args.quick,
         matched: Matched::default(),
         suspects,
         identical,
@@ -169,28 +174,40 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         hashes: Default::default(),
         started,
     };
-    let record = work.record(&header.started);
+    let mut record = work.record(&header.started);
     if identical {
         RecordWriter::create(&record, &header, Existing::Refuse)?.sync()?;
         return Ok((read_back(&record)?, record));
     }
 
-    let first = first_look(&cells, progress)?;
+    let first = first_look(&cells, args.quick, progress)?;
     header.problems.extend(first.problems.iter().cloned());
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
+    if let Some(which) = &args.resume {
+        record = resume::find(which.as_deref(), &work, &header)?;
+    }
     let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
         Some(pilot) => pilot,
         None => return Err(Error::machine("running the workload for the first time", "stopped before it ended")),
     };
-    let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
-    let campaign = Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit);
-    let ended = Looking { campaign, cells, stop, progress, pilot, rounds: 0 }.run(&first);
+    let plan = (header.margin_percent, header.max_blocks);
+    let campaign = if args.resume.is_some() {
+        progress.step(&format!("going on with {}", record.display()));
+        let (writer, past) = RecordWriter::reopen(&record)?;
+        Campaign::resume(runner, writer, past, metric, args.seed, pilot.time_limit)
+    } else {
+        let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
+        Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit)
+    };
+    let cost = Cost { run: pilot.seconds_per_run, link: first.link_seconds };
+    let mut tell = |event| tell(progress, &stop, plan, event);
+    let ended = Triage { campaign, linker: &mut &cells, stop, cost, tell: &mut tell }.run(&first.groups());
     drop(work::clear(&folder));
     match ended {
-        Ok(Some(StopReason::Budget)) => progress.step("the budget is spent"),
-        Ok(Some(StopReason::Interrupted)) => progress.step("stopped; the verdict stands on what is known"),
-        Ok(None) => {}
+        Ok(Ended::Stopped(StopReason::Budget)) => progress.step("the budget is spent"),
+        Ok(Ended::Stopped(StopReason::Interrupted)) => progress.step("stopped; the verdict stands on what is known"),
+        Ok(Ended::Done) => {}
         // What was measured so far is in the record, and may well decide.
         Err(error) => progress.warn(&format!("{error}; the verdict stands on what was measured before")),
     }
@@ -201,6 +218,23 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
 /// The verdict of the record as it lies on the disk: what is printed now is what `straddle verdict` prints later.
 fn read_back(record: &std::path::Path) -> Result<Verdict> {
     Ok(verdict::verdict(&Record::parse(&crate::open::text(record)?)?))
+}
+
+/// Says on stderr what the campaign does.
+fn tell(progress: &Progress, stop: &StopToken, (margin, most): (f64, u32), event: Event) {
+    match event {
+        Event::Round { progress: p, left } => progress.update(&format!(
+            "round {} of {}, {} runs, {} failed, {} disturbed; {left:.0} s to the next look, {} of the budget left",
+            p.round + 1,
+            p.rounds_end,
+            p.runs,
+            p.failed,
+            p.contaminated,
+            stop.remaining().map_or_else(String::new, |d| format!("{:.0} s", d.as_secs_f64())),
+        )),
+        Event::Pilot(pilot) => progress.step(&verdict::expectation(&pilot, margin, most)),
+        Event::Undecided { blocks } => progress.update(&format!("undecided after {blocks} blocks; linking more")),
+    }
 }
 
 /// The groups of the first look and what a link of them cost.
@@ -218,13 +252,19 @@ impl First {
     }
 }
 
-fn first_look(cells: &Cells, progress: &Progress) -> Result<First> {
-    let (blocks, layouts) = (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32);
+fn first_look(cells: &Cells, quick: bool, progress: &Progress) -> Result<First> {
+    let (blocks, layouts) = if quick { (1, 0) } else { (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32) };
     progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
-    let (beside, problems) = cells.beside()?;
-    made.extend(beside);
+    made.push(cells.twin()?);
+    let mut problems = Vec::new();
+    if !quick {
+        match cells.aligned() {
+            Ok(aligned) => made.push(aligned),
+            Err(error) => problems.push(format!("the aligned pair is left out: {error}")),
+        }
+    }
     let links: usize = made.iter().map(|m| m.group.cells.len()).sum();
     Ok(First { made, problems, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }
@@ -235,114 +275,5 @@ fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &First, stop: &StopTo
     match (cell(Cell::B0), cell(Cell::P0)) {
         (Some(base), Some(patched)) => pilot::pilot(runner, metric, &Limits::default(), base, patched, stop),
         _ => Err(Error::input("running the workload for the first time", "block 0 has no as-built pair")),
-    }
-}
-
-/// A campaign from look to look.
-struct Looking<'a> {
-    campaign: Campaign<Real>,
-    cells: Cells<'a>,
-    stop: StopToken,
-    progress: &'a Progress,
-    pilot: PilotInfo,
-    /// B, chosen once from the pilot.
-    rounds: u32,
-}
-
-/// A top-up ends after so many times the rounds of a cell, clean or not: then the machine is too busy, or a group can
-/// never be clean, and the verdict says what is missing.
-const SPARE: u32 = 2;
-
-impl Looking<'_> {
-    /// Rounds until the verdict is settled, the looks are used up, or somebody stops it.
-    fn run(&mut self, first: &First) -> Result<Option<StopReason>> {
-        let groups = first.groups();
-        let mut stopped = self.rounds_of(&groups, PILOT_ROUNDS)?;
-        let price = (first.link_seconds / self.pilot.seconds_per_run).ceil();
-        self.rounds = verdict::rounds_wanted(self.campaign.record(), price as u32);
-        self.warn_if_undecidable();
-        if stopped.is_none() {
-            stopped = self.top_up(&groups)?;
-        }
-        let mut look = looks::FIRST;
-        loop {
-            let verdict = verdict::verdict(self.campaign.record());
-            let most = self.campaign.record().header.max_blocks as usize;
-            let (None, false, Some(next)) = (stopped, verdict.settled(), looks::after(Some(look), most)) else {
-                return Ok(stopped);
-            };
-            self.progress.update(&format!("undecided after {} blocks; linking more", look.blocks));
-            stopped = self.look(look, next)?;
-            look = next;
-        }
-    }
-
-    /// The blocks and layouts that the next look has more than the last: linked, run, and removed.
-    fn look(&mut self, last: Look, next: Look) -> Result<Option<StopReason>> {
-        let blocks = last.blocks as u32..next.blocks as u32;
-        let made = self.cells.groups(blocks, last.layouts as u32..next.layouts as u32)?;
-        let groups: Vec<GroupCells> = made.iter().map(|m| m.group.clone()).collect();
-        let mut stopped = self.rounds_of(&groups, PILOT_ROUNDS)?;
-        if stopped.is_none() {
-            stopped = self.top_up(&groups)?;
-        }
-        made.iter().filter_map(Made::folder).for_each(|folder| drop(work::clear(folder)));
-        Ok(stopped)
-    }
-
-    /// More rounds for those of the groups that lack clean ones.
-    fn top_up(&mut self, groups: &[GroupCells]) -> Result<Option<StopReason>> {
-        let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
-        let end = self.campaign.next_round() + SPARE * self.rounds.max(MOST_ROUNDS);
-        while self.campaign.next_round() < end {
-            let lacking = verdict::lacking(self.campaign.record(), &names, self.rounds);
-            let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };
-            let lacks = |g: &&GroupCells| lacking.iter().any(|l| (l.group, l.number) == (g.group, g.number));
-            let short: Vec<GroupCells> = groups.iter().filter(lacks).cloned().collect();
-            let stopped = self.rounds_of(&short, most.min(PILOT_ROUNDS))?;
-            if stopped.is_some() {
-                return Ok(stopped);
-            }
-        }
-        Ok(None)
-    }
-
-    /// `Some`: stopped early.
-    fn rounds_of(&mut self, groups: &[GroupCells], rounds: u32) -> Result<Option<StopReason>> {
-        let start = self.campaign.next_round();
-        let (progress, seconds) = (self.progress, self.pilot.seconds_per_run);
-        let cells: usize = groups.iter().map(|g| g.cells.len()).sum();
-        let stop = self.stop;
-        let mut tell = |p: campaign::Progress| {
-            let share = p.groups_done as f64 / p.groups.max(1) as f64;
-            let left = f64::from(p.rounds_end - p.round) - share;
-            let left = left * cells as f64 * seconds;
-            progress.update(&format!(
-                "round {} of {}, {} runs, {} failed, {} disturbed; {left:.0} s to the next look, {} of the budget left",
-                p.round + 1,
-                p.rounds_end,
-                p.runs,
-                p.failed,
-                p.contaminated,
-                stop.remaining().map_or_else(String::new, |d| format!("{:.0} s", d.as_secs_f64())),
-            ));
-        };
-        match self.campaign.rounds(groups, start..start + rounds, &self.stop, &mut tell)? {
-            Ended::Done => Ok(None),
-            Ended::Stopped(reason) => Ok(Some(reason)),
-        }
-    }
-
-    fn warn_if_undecidable(&self) {
-        let Some(reach) = verdict::decidable_margin(self.campaign.record(), self.rounds) else { return };
-        if !reach.reachable {
-            self.progress.step(&format!(
-                "at this noise a margin of {:.1} % cannot be decided within {} blocks; {:.1} % can (--margin {:.1})",
-                self.campaign.record().header.margin_percent,
-                self.campaign.record().header.max_blocks,
-                reach.margin_percent,
-                reach.margin_percent,
-            ));
-        }
     }
 }

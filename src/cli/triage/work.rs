@@ -55,6 +55,21 @@ impl Work {
         Ok(path)
     }
 
+    /// The records of this case, the newest first.
+    pub fn records(&self) -> Result<Vec<PathBuf>> {
+        let doing = || format!("looking for records in {}", self.root.display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.root).map_err(|e| Error::io(doing(), e))? {
+            let entry = entry.map_err(|e| Error::io(doing(), e))?;
+            if entry.path().extension().is_some_and(|e| e == "record") {
+                let written = entry.metadata().and_then(|m| m.modified()).map_err(|e| Error::io(doing(), e))?;
+                found.push((written, entry.path()));
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().rev().map(|(_, path)| path).collect())
+    }
+
     /// A new record's path; records are never overwritten.
     #[must_use]
     pub fn record(&self, started: &str) -> PathBuf {

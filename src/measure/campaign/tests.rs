@@ -20,6 +20,7 @@ pub(crate) fn header() -> Header {
         metric: wall().metric(),
         margin_percent: 1.0,
         max_blocks: 12,
+        quick: false,
         matched: Matched::default(),
         suspects: vec![],
         identical: false,
