@@ -138,8 +138,11 @@ impl Link {
         let at = again.iter().zip(original.iter()).position(|(a, b)| a != b).unwrap_or(again.len().min(original.len()));
         let problem =
             format!("the bytes differ from offset {at:#x} on ({} bytes against {})", again.len(), original.len());
-        Err(Error::input(doing(), problem)
-            .hint("look at the capture's problems; a linker that is not deterministic cannot be varied"))
+        let hint = match self.captured.holds_its_path() {
+            true => "link with -soname: without it gold writes the output's path into a shared object",
+            false => "look at the capture's problems; a linker that is not deterministic cannot be varied",
+        };
+        Err(Error::input(doing(), problem).hint(hint))
     }
 
     /// The linker, its plugins, what is read in place and the store's copies are what they were when captured.

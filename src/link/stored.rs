@@ -113,6 +113,18 @@ impl Captured {
         self.words.iter().rev().find_map(icf).unwrap_or(false)
     }
 
+    /// gold takes the path that it writes to for the name of a shared object that is given none (`-soname`): the path ends
+    /// in the bytes.
+    pub(super) fn holds_its_path(&self) -> bool {
+        let named = |w: &Word| {
+            let Word::Plain(text) = w else { return false };
+            let option = text.trim_start_matches('-');
+            option.starts_with("soname") || text == "-h"
+        };
+        let gold = self.linker.path.to_string_lossy().contains("gold");
+        gold && self.makes == Makes::SharedObject && !self.words.iter().any(named)
+    }
+
     /// Options by which the linker is told an order, as they were written.
     pub(super) fn ordering_options(&self) -> impl Iterator<Item = &str> {
         const ORDERING: [&str; 8] = [

@@ -60,6 +60,8 @@ struct Span {
     units: std::ops::Range<usize>,
     /// What its start is a multiple of.
     align: u64,
+    /// See [`Row::trail`].
+    trail: u64,
     /// See [`Row::follows`].
     follows: Option<u64>,
 }
@@ -71,6 +73,8 @@ pub(super) struct Row<'a> {
     pub units: &'a [Unit],
     /// What its start is a multiple of.
     pub align: u64,
+    /// Bytes behind its last unit, where none of them can be padded: the end of unwind tables.
+    pub trail: u64,
     /// How far it starts behind where its alignment puts it after the row before that takes room: whole pages, where a
     /// segment begins. `None` where the linker does not place it from there (at a page, or so that it ends at one).
     pub follows: Option<u64>,
@@ -128,7 +132,7 @@ impl Program {
     pub(super) fn spans(&self) -> impl Iterator<Item = Row<'_>> {
         self.rows.iter().filter_map(|s| {
             let units = self.units.get(s.units.clone())?;
-            Some(Row { output: &s.output, units, align: s.align, follows: s.follows })
+            Some(Row { output: &s.output, units, align: s.align, trail: s.trail, follows: s.follows })
         })
     }
 
@@ -180,7 +184,7 @@ impl Program {
                 starts.entry(row.output.clone()).or_insert(start);
             }
             if takes_room(&row.output) {
-                end = places.last().map(|&(at, size)| at.saturating_add(size));
+                end = places.last().map(|&(at, size)| at.saturating_add(size).saturating_add(row.trail));
             }
         }
         starts
@@ -422,7 +426,7 @@ fn rows(units: &[Unit]) -> Vec<Span> {
     for (i, unit) in units.iter().enumerate() {
         match rows.last_mut() {
             Some(row) if row.output == unit.output => row.units.end = i + 1,
-            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, align: 1, follows: None }),
+            _ => rows.push(Span { output: unit.output.clone(), units: i..i + 1, align: 1, trail: 0, follows: None }),
         }
     }
     rows
@@ -445,7 +449,12 @@ fn chain(rows: &mut [Span], units: &[Unit], landing: &Landing, relro: Option<&st
         let units = units.get(row.units.clone()).unwrap_or_default();
         let Some(start) = units.first().map(|u| u.address) else { continue };
         let widest = units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1);
-        let told = landing.outputs.iter().find(|o| o.name == row.output && o.address == start).and_then(|o| o.align);
+        let last = units.last().map_or(start, |u| u.address.saturating_add(u.size));
+        let whole = landing.outputs.iter().find(|o| o.name == row.output && o.address == start);
+        if let (Some(whole), false) = (whole, units.iter().any(|u| u.class.paddable())) {
+            row.trail = whole.address.saturating_add(whole.size).saturating_sub(last);
+        }
+        let told = whole.and_then(|o| o.align);
         row.align = told.unwrap_or(widest);
         // What the linker makes itself may be aligned further than a map says.
         let most = if told.is_some() { row.align } else { low_bit(start).min(LINE) };
@@ -456,7 +465,7 @@ fn chain(rows: &mut [Span], units: &[Unit], landing: &Landing, relro: Option<&st
             (row.align, row.follows) = (align, Some(pages));
         }
         if takes_room(&row.output) {
-            end = units.last().map(|u| u.address.saturating_add(u.size));
+            end = Some(last.saturating_add(row.trail));
         }
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
         let ahead = if row.takes_room() { ahead(rows.get(i + 1..).unwrap_or_default(), aim) } else { Vec::new() };
         let settled = settle(&own, &ahead, start, aim.lead.get(row.output).copied().unwrap_or(0) * LINE);
         if row.takes_room() {
-            end = Some(settled.end);
+            end = Some(settled.end.saturating_add(row.trail));
         }
         solved.places.extend(settled.at.iter().zip(row.units).map(|(&at, unit)| (at, unit.size)));
         for ((unit, slot), verdict) in row.units.iter().zip(&settled.pads).zip(settled.missed) {
@@ -87,6 +87,7 @@ fn ahead(rows: &[Row], aim: &Aim) -> Vec<Slot> {
         if stop.is_some() {
             break;
         }
+        all.push(Slot { size: row.trail, align: 1, ..Slot::default() });
     }
     all.truncate(all.iter().rposition(|s| s.target.is_some()).map_or(0, |last| last + 1));
     all

@@ -459,6 +459,20 @@ fn the_flag_of_link_time_optimisation_is_named_for_each_compiler() {
     assert_eq!(link::lto_hint("x.rcgu.o", true), "build without -C linker-plugin-lto (cargo: lto = \"off\")");
 }
 
+/// gold writes the path of a shared object without a name into it.
+#[test]
+fn a_shared_object_of_gold_needs_a_name() {
+    // Only where it needs versioned symbols.
+    let place = Place::new("echo 'int puts(const char *); int g(void){return puts(\"g\");}' > src/g.c");
+    let gold = "gcc -fuse-ld=gold -fPIC -shared src/f.c src/g.c";
+    let capture =
+        place.capture(&format!("{gold} -o lib/bare.so; {gold} -Wl,-soname,named.so -o lib/named.so")).unwrap();
+    assert_eq!(capture.problems, Vec::<String>::new());
+    capture.select(Some("named.so")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+    let proved = capture.select(Some("bare.so")).unwrap().prove_pass_through(place.dir.path());
+    assert!(proved.unwrap_err().to_string().contains("-soname"));
+}
+
 /// A link made by a process that the build did not start is named, not met with silence.
 #[test]
 fn a_link_that_was_not_seen_is_named() {
