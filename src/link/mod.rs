@@ -47,7 +47,7 @@ pub struct Input {
 pub struct Linked {
     /// The text of the link map.
     pub map: String,
-    /// File name as the map prints it → index into [`Relink::inputs`].
+    /// File name as the map prints it ([`crate::image::map::plain`]) → index into [`Relink::inputs`].
     pub files: BTreeMap<String, usize>,
 }
 

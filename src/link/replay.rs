@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::image::map::plain;
 use crate::link::hold::{file_name, option};
 use crate::link::paths::{self, mirror};
 use crate::link::store::{self, Store};
@@ -275,7 +276,7 @@ impl Link {
                 path
             };
             if let Some(index) = by_place.get(place.as_path()) {
-                files.insert(name, *index);
+                files.insert(plain(&name), *index);
             } else if !self.read_in_place(&place) {
                 return Err(Error::input(
                     format!("repeating the link of {}", self.captured.name),
@@ -283,7 +284,7 @@ impl Link {
                 )
                 .hint("capture the build again"));
             } else if let Some(index) = self.captured.inputs.iter().position(|s| s.path == place) {
-                files.insert(name, index);
+                files.insert(plain(&name), index);
             }
         }
         Ok(files)

@@ -16,7 +16,7 @@ pub const FILL: &str = "*fill*";
 /// One input section in the linked file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The file as the map names it: an object, or the archive that holds `member`. Empty for what the linker
+    /// The file as the map names it ([`plain`]): an object, or the archive that holds `member`. Empty for what the linker
     /// itself wrote ([`FILL`], merged strings, `QUAD` and other data statements of a script).
     pub file: String,
     pub member: Option<String>,
@@ -138,12 +138,13 @@ impl Builder {
     /// An input section of `file`, or with an empty name what the linker made itself.
     fn place(&mut self, section: &str, address: u64, size: u64, align: Option<u64>, file: &str) {
         let (file, member) = archive_member(file);
-        let key = (file.to_owned(), member.map(str::to_owned), section.to_owned());
+        let file = plain(file);
+        let key = (file.clone(), member.map(str::to_owned), section.to_owned());
         let count = self.seen.entry(key).or_default();
         let index = *count;
         *count += 1;
         self.landing.placed.push(Placed {
-            file: file.to_owned(),
+            file,
             member: member.map(str::to_owned),
             section: section.to_owned(),
             index,
@@ -158,6 +159,14 @@ impl Builder {
         self.close_bracket();
         self.landing
     }
+}
+
+/// A file's name without `./` and double slashes: lld keeps them in the map, and not in its dependency file.
+#[must_use]
+pub fn plain(file: &str) -> String {
+    let root = if file.starts_with('/') { "/" } else { "" };
+    let parts: Vec<&str> = file.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    format!("{root}{}", parts.join("/"))
 }
 
 /// `libx.a(y.o)` → (`libx.a`, `y.o`). A loose object may have parentheses in its name, but does not end with one.
@@ -206,6 +215,14 @@ mod tests {
         let empty = ["Linker script and memory map\n\nLOAD a.o\n", "  VMA  Size Align Out     In      Symbol\n"];
         for text in ["", "VMA LMA\n", "Memory map\n\n"].iter().chain(&empty) {
             assert!(Landing::parse(text).unwrap_err().to_string().starts_with("reading the link map: "), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_files_are_plain() {
+        for (name, expected) in [("./a.o", "a.o"), ("x/.//y.o", "x/y.o"), ("/u//./z.a", "/u/z.a"), ("../a.o", "../a.o")]
+        {
+            assert_eq!(plain(name), expected);
         }
     }
 }
