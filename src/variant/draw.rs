@@ -182,6 +182,22 @@ pub fn matched_report(common: &Common, missed: &[&[Unmatched]]) -> Matched {
     }
 }
 
+/// Written data that keeps different neighbours or phases in the two versions in at least half of the drawn layouts,
+/// with a reason each: there the layouts average nothing out, and what the difference costs would be taken for the code.
+/// `drawn` are the units that each layout missed. What is only read or executed is left to the names in the report: its
+/// phase costs percents, a shared line that is written costs factors.
+#[must_use]
+pub fn held_apart(base: &Program, drawn: &[&[Unmatched]]) -> Vec<String> {
+    let mut times: BTreeMap<&UnitKey, (usize, &str)> = BTreeMap::new();
+    for missed in drawn {
+        let each: BTreeMap<&UnitKey, &str> = missed.iter().map(|(key, why)| (key, why.as_str())).collect();
+        each.into_iter().for_each(|(key, why)| times.entry(key).or_insert((0, why)).0 += 1);
+    }
+    let written = |key: &UnitKey| base.unit(key).is_some_and(|u| base.baseline.written(&u.output) && !cold(&u.output));
+    let often = times.into_iter().filter(|(key, (n, _))| 2 * n >= drawn.len() && written(key));
+    often.map(|(key, (_, why))| format!("{key} ({why})")).collect()
+}
+
 fn movable(program: &Program) -> impl Iterator<Item = &Unit> {
     program.units.iter().filter(|u| u.class.paddable() && u.size > 0)
 }

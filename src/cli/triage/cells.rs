@@ -166,9 +166,13 @@ impl<'a> Cells<'a> {
 
     /// `matched 412 of 415 units`, from what block 0 and the first layouts missed.
     #[must_use]
-    pub fn matched<'m>(&self, made: impl Iterator<Item = &'m Made>) -> Matched {
-        let missed: Vec<&[Unmatched]> = made.map(|m| m.missed.as_slice()).collect();
-        variant::matched_report(&self.common, &missed)
+    pub fn matched<'m>(&self, made: impl Iterator<Item = &'m Made> + Clone) -> Matched {
+        let missed: Vec<&[Unmatched]> = made.clone().map(|m| m.missed.as_slice()).collect();
+        let mut matched = variant::matched_report(&self.common, &missed);
+        let drawn: Vec<&[Unmatched]> =
+            made.filter(|m| m.group.group == Group::Layout).map(|m| m.missed.as_slice()).collect();
+        matched.rigid.extend(variant::held_apart(&self.versions.base.program, &drawn));
+        matched
     }
 
     fn cell(&self, group: Group, number: u32, want: Wanted, stack: u32, made: &mut Made) -> Result<Variant> {

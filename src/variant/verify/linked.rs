@@ -110,6 +110,13 @@ impl Linked {
         self.output(name).is_some_and(|o| o.flags & either != 0)
     }
 
+    /// Whether a program writes to that output section after it was started: it is writable, and not sealed by then.
+    #[must_use]
+    pub fn written(&self, name: &str) -> bool {
+        let sealed = name.starts_with(".data.rel.ro") || name.starts_with(".got");
+        !sealed && self.output(name).is_some_and(|o| o.flags & u64::from(section_header::SHF_WRITE) != 0)
+    }
+
     /// The loaded output section of that name.
     #[must_use]
     pub fn output(&self, name: &str) -> Option<&Output> {
