@@ -81,7 +81,7 @@ pub struct LayoutSpread {
     /// 5th and 95th percentile against the median layout.
     pub p5_percent: Option<f64>,
     pub p95_percent: Option<f64>,
-    /// Two groups of layouts: then no SD describes them.
+    /// Two groups of layouts: then no SD describes them, and none is given.
     pub modes: Option<TwoModes>,
 }
 
@@ -341,10 +341,11 @@ fn two_modes(modes: Modes) -> TwoModes {
 }
 
 fn layout_spread(spread: Spread) -> LayoutSpread {
+    let one = spread.modes.is_none();
     LayoutSpread {
-        sd_percent: spread.sd.and_then(percent),
-        sd_low: spread.sd_interval.and_then(|(low, _)| percent(low)),
-        sd_high: spread.sd_interval.and_then(|(_, high)| percent(high)),
+        sd_percent: spread.sd.and_then(percent).filter(|_| one),
+        sd_low: spread.sd_interval.and_then(|(low, _)| percent(low)).filter(|_| one),
+        sd_high: spread.sd_interval.and_then(|(_, high)| percent(high)).filter(|_| one),
         p5_percent: percent(spread.p5),
         p95_percent: percent(spread.p95),
         modes: spread.modes.map(two_modes),
