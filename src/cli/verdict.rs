@@ -4,31 +4,55 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::format::Format;
-use crate::error::{Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::measure::record::Record;
+use crate::report::page::Page;
 use crate::report::verdict as pages;
-use crate::verdict::{Verdict, verdict};
+use crate::verdict::{Verdict, Verdicts, verdicts};
 
-/// Read a campaign's record and give its verdict again.
+/// Read a campaign's record and give its verdict again; of several machines' records, one verdict where they agree.
 #[derive(Clone, Debug, clap::Args)]
 pub struct VerdictArgs {
-    /// The record that `triage` or `bench` wrote; `-` is standard input
-    pub record: PathBuf,
+    /// The records that `triage` wrote, of one case; `-` is standard input
+    #[arg(required = true, value_name = "RECORD")]
+    pub records: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 }
 
-/// Prints the verdict of a record; its exit code is the answer's.
+/// Prints the verdict of a record, or of several; its exit code is the answer's.
 pub fn run(args: &VerdictArgs, out: &mut impl Write) -> Result<Exit> {
-    let record = read(&args.record).and_then(|text| Record::parse(&text)).map_err(|mut e| {
-        if !e.doing.contains(&args.record.display().to_string()) {
-            e.doing = format!("{}: {}", args.record.display(), e.doing);
+    let records = args.records.iter().map(|path| parse(path)).collect::<Result<Vec<Record>>>()?;
+    let verdicts = Verdicts::new(verdicts(&records)?);
+    match verdicts.verdicts.as_slice() {
+        [one] => write(one, args.format, out)?,
+        several if args.format != Format::Json => {
+            for (at, one) in several.iter().enumerate() {
+                if at > 0 {
+                    blank(out)?;
+                }
+                write(one, args.format, out)?;
+            }
+        }
+        _ => args.format.write(&verdicts, Page::default, out)?,
+    }
+    Ok(verdicts.exit())
+}
+
+fn blank(out: &mut impl Write) -> Result<()> {
+    match writeln!(out) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("writing the report", e)),
+        _ => Ok(()),
+    }
+}
+
+fn parse(path: &Path) -> Result<Record> {
+    read(path).and_then(|text| Record::parse(&text)).map_err(|mut e| {
+        if !e.doing.contains(&path.display().to_string()) {
+            e.doing = format!("{}: {}", path.display(), e.doing);
         }
         e
-    })?;
-    let verdict = verdict(&record);
-    write(&verdict, args.format, out)?;
-    Ok(verdict.exit())
+    })
 }
 
 /// One verdict in one format. `triage` and `verdict` both end here, so that they print the same bytes.
@@ -53,20 +77,48 @@ mod tests {
 
     use super::*;
     use crate::verdict::simulated::{Campaign, World};
+    use crate::verdict::verdict;
 
     fn run_on(text: &str, format: Format) -> (Result<Exit>, String) {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), text).unwrap();
+        run_on_all(&[text], format)
+    }
+
+    fn run_on_all(texts: &[&str], format: Format) -> (Result<Exit>, String) {
+        let files: Vec<_> = texts.iter().map(|_| tempfile::NamedTempFile::new().unwrap()).collect();
+        files.iter().zip(texts).for_each(|(file, text)| std::fs::write(file.path(), text).unwrap());
         let mut out = Vec::new();
-        let exit = run(&VerdictArgs { record: file.path().into(), format }, &mut out);
+        let records = files.iter().map(|file| file.path().into()).collect();
+        let exit = run(&VerdictArgs { records, format }, &mut out);
         (exit, String::from_utf8(out).unwrap())
+    }
+
+    fn text(record: &Record) -> String {
+        let lines = record.samples.iter().map(|s| s.line().unwrap());
+        std::iter::once(record.header.line().unwrap()).chain(lines).map(|l| l + "\n").collect()
+    }
+
+    #[test]
+    fn records_of_several_machines_give_one_verdict_or_one_each() {
+        let campaign = |name: &str, seed, code| {
+            let mut record = Campaign::new(World::new(code, 0.0), 0.01, seed).fixed(8, 6);
+            record.header.host.insert("cpu_model".into(), name.into());
+            text(&record)
+        };
+        let [a, b, c] = [campaign("Xeon", 1, 0.3), campaign("EPYC", 2, 0.3), campaign("Arm", 3, 0.0)];
+        let (exit, out) = run_on_all(&[&a, &b], Format::Table);
+        assert!(exit.unwrap() == Exit::Gate && out.contains("on EPYC, Xeon: code"), "{out}");
+        let (exit, out) = run_on_all(&[&a, &b, &c], Format::Table);
+        assert!(exit.unwrap() == Exit::Gate && out.contains("on Arm: inconclusive"), "{out}");
+        let (exit, out) = run_on_all(&[&c, &a], Format::Json);
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((exit.unwrap(), &json["schema"]), (Exit::Gate, &"straddle.verdicts/1".into()));
+        assert_eq!(json["verdicts"].as_array().unwrap().len(), 2);
     }
 
     #[test]
     fn a_record_gives_its_answer_and_its_exit_code() {
         let record = Campaign::new(World::new(0.3, 0.0), 0.01, 5).fixed(12, 6);
-        let lines = record.samples.iter().map(|s| s.line().unwrap());
-        let text: String = std::iter::once(record.header.line().unwrap()).chain(lines).map(|l| l + "\n").collect();
+        let text = text(&record);
         let torn = format!("{text}{{\"group\":\"blo");
         for (format, says) in
             [(Format::Table, "code"), (Format::Markdown, "**"), (Format::Json, "\"verdict\": \"code\"")]
@@ -85,7 +137,7 @@ mod tests {
         assert_eq!((error.exit(), out.as_str()), (Exit::Input, ""));
         let text = error.to_string();
         assert!(text.lines().count() == 1 && text.contains("line 1"), "{text}");
-        let gone = run(&VerdictArgs { record: "no/such/record".into(), format: Format::Json }, &mut Vec::new());
+        let gone = run(&VerdictArgs { records: vec!["no/such/record".into()], format: Format::Json }, &mut Vec::new());
         assert!(gone.unwrap_err().to_string().starts_with("reading no/such/record"));
     }
 

@@ -80,6 +80,19 @@ pub enum Group {
     Twin,
 }
 
+impl Group {
+    /// As in the names of variants: `block-3/P0`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Block => "block",
+            Group::Layout => "layout",
+            Group::Aligned => "aligned",
+            Group::Twin => "twin",
+        }
+    }
+}
+
 /// Which cell of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Cell {
@@ -246,6 +259,15 @@ impl Record {
     /// The later looks that were begun.
     pub fn looks(&self) -> impl Iterator<Item = &LookNote> {
         self.notes.iter().filter_map(|n| if let Note::Look(look) = n { Some(look) } else { None })
+    }
+
+    /// The hashes of a group's binaries in one word; `None` when the record does not know them.
+    #[must_use]
+    pub fn files(&self, group: Group, number: u32) -> Option<String> {
+        let prefix = format!("{}-{number}/", group.name());
+        let maps = std::iter::once(&self.header.hashes).chain(self.looks().map(|look| &look.hashes));
+        let of = |(name, hash): (&String, &String)| name.starts_with(&prefix).then(|| format!("{name} {hash} "));
+        Some(maps.flatten().filter_map(of).collect::<String>()).filter(|all| !all.is_empty())
     }
 
     /// How often the campaign had been resumed before the run with this `order`. Runs of two sessions did not stand

@@ -62,7 +62,13 @@ fn title(v: &Verdict) -> String {
         (Answer::Inconclusive, Some(by)) => format!("inconclusive ({})", blocked(by)),
         (Answer::Inconclusive, None) => "inconclusive".into(),
     };
-    format!("{}: {answer}", v.case)
+    format!("{}{}: {answer}", v.case, machines(v))
+}
+
+/// Where it was measured, when there is more than one machine.
+fn machines(v: &Verdict) -> String {
+    let names: Vec<&str> = v.machines.iter().map(|m| m.name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) }
 }
 
 fn blocked(by: Blocked) -> &'static str {
@@ -264,7 +270,9 @@ fn next(v: &Verdict) -> Vec<String> {
             }
             Some(Blocked::AA) => vec!["stop what else runs on this machine, then measure again"],
             Some(Blocked::Unmatched) => vec!["rebuild both with -fdata-sections -ffunction-sections, measure again"],
-            Some(Blocked::Budget | Blocked::Precision) if v.quick => vec!["measure without --quick"],
+            Some(Blocked::Budget | Blocked::Precision) if v.quick && v.code_effect.low.is_some() => {
+                vec!["measure without --quick"]
+            }
             Some(Blocked::Budget) => vec!["give it a larger --budget, or choose a larger --margin"],
             Some(Blocked::Precision) | None => vec!["find a quieter machine, or choose a larger --margin"],
         },

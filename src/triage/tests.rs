@@ -172,7 +172,9 @@ fn a_spent_budget_ends_it() {
         result(cost(job.binary, 0.02, 0.0, 0.2))
     };
     assert_eq!(bench.run(answer).unwrap(), Ended::Stopped(StopReason::Budget));
-    assert_eq!(bench.verdict().blocked_by, Some(Blocked::Budget));
+    let v = bench.verdict();
+    assert_eq!(v.blocked_by, Some(Blocked::Budget));
+    assert!(v.reasons.iter().any(|r| r.starts_with("after the pilot: ")), "{:?}", v.reasons);
 }
 
 /// Stopped in the middle of a round: what the rounds before say still counts.

@@ -158,9 +158,10 @@ impl Estimates {
         let over_drawn = |weights| mean_interval(&contrasts(&drawn, weights), t_blocks);
         let differences: Vec<f64> = layouts.iter().map(|l| l.difference).collect();
         let total = over_blocks(weights::TOTAL);
-        let as_built = runs.blocks.first().filter(|block| block.number == 0);
+        // One, or one for each machine.
+        let as_built = runs.blocks.iter().filter(|block| block.number == 0);
         let t_rounds = |kept: usize| t_over_rounds(look, kept);
-        let delta = as_built.map_or(Interval::UNKNOWN, |block| trimmed_interval(block.differences(), t_rounds));
+        let delta = trimmed_interval(as_built.flat_map(Unit::differences), t_rounds);
         let arm = |unit: &Option<Unit>| unit.as_ref().map(|unit| trimmed_interval(unit.differences(), t_rounds));
         let cells = |unit: &Option<Unit>| unit.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched));
         Estimates {

@@ -6,6 +6,7 @@
 pub mod decide;
 pub mod estimates;
 pub mod looks;
+mod machines;
 mod reasons;
 pub mod robust;
 pub mod rounds;
@@ -15,9 +16,11 @@ mod value;
 mod words;
 
 pub use decide::{Answer, Blocked};
+pub use machines::verdicts;
 pub use rounds::{Cost, Lacking, forecast, lacking, rounds_wanted};
 pub use value::{
-    CellValue, Contrasts, Effect, LayoutSpread, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes, Verdict,
+    CellValue, Contrasts, Effect, LayoutSpread, Machine, Needs, OverLayouts, PerVersion, Row, SCHEMA, TwoModes,
+    Verdict, Verdicts,
 };
 pub use words::{effect, expectation, plain};
 
@@ -29,7 +32,11 @@ use runs::Runs;
 /// The verdict of a record, as far as it goes: at the last look that its blocks and layouts reach.
 #[must_use]
 pub fn verdict(record: &Record) -> Verdict {
-    let mut runs = Runs::of(record);
+    conclude(record, Runs::of(record))
+}
+
+/// The verdict of runs; of `record`, all but the samples counts.
+fn conclude(record: &Record, mut runs: Runs) -> Verdict {
     let tried = runs.tried;
     let margin = decide::margin(record);
     let estimates = match record.header.quick {

@@ -2,14 +2,16 @@
 
 use super::decide::{Answer, Blocked};
 use super::looks;
-use super::runs::{Tried, reason};
+use super::runs::{MIN_ROUNDS, Tried, reason};
 use super::value::{LayoutSpread, TwoModes, Verdict};
 use super::words::{count, digits, effect, expectation, plain, worse};
 
 /// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
 pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
     if v.identical {
-        return vec!["identical: the loaded content of the two links is the same, so nothing was run".into()];
+        return vec!["identical: the loaded content of the two links is the same, so nothing was run; a difference is not explained by \
+             image layout, but by what is placed at run time (heap, huge pages) or by another file"
+                .into()];
     }
     let mut all = Vec::new();
     all.extend(aligned(v));
@@ -102,6 +104,17 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
     let Some(needs) = &v.needs else { return "nothing was measured".into() };
     if v.quick && (v.rounds as usize) < looks::QUICK_ROUNDS {
         return format!("too little is clean or complete: {} of {} rounds can be used", v.rounds, looks::QUICK_ROUNDS);
+    }
+    let few = tried.layouts < looks::FIRST.layouts || tried.blocks < looks::FIRST.blocks;
+    if !v.quick && few {
+        return format!(
+            "too few layouts: {} and {} of {MIN_ROUNDS} rounds or more, and the first look needs {} and {}; runs of the same \
+             few links, however many, say nothing of the code",
+            count(tried.blocks as u64, "block"),
+            count(tried.layouts as u64, "layout"),
+            looks::FIRST.blocks,
+            looks::FIRST.layouts
+        );
     }
     if !v.quick && (v.layouts < looks::FIRST.layouts || v.blocks < looks::FIRST.blocks) {
         return format!(

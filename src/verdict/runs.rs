@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::looks::Look;
+use super::robust::median;
 use crate::measure::record::{Better, Cell, Group, Outcome, Record, Sample};
 
 /// A unit needs so many clean rounds: the fewest of which floor(n/4) trims one on each side.
@@ -45,6 +46,12 @@ impl Unit {
     pub fn differences(&self) -> impl Iterator<Item = f64> + '_ {
         let [base, _, _, patched] = &self.cells;
         base.iter().zip(patched).map(|(b, p)| p - b)
+    }
+
+    /// Puts the rounds of the same file on another machine behind its own.
+    pub(super) fn append(&mut self, other: Unit) {
+        self.rounds.extend(other.rounds);
+        self.cells.iter_mut().zip(other.cells).for_each(|(column, more)| column.extend(more));
     }
 
     /// A contrast of the four cells of a block, within each round.
@@ -131,6 +138,36 @@ impl Runs {
         let past = self.blocks.drain(look.blocks.min(self.blocks.len())..).map(|u| u.runs()).sum::<u64>();
         let past = past + self.layouts.drain(look.layouts.min(self.layouts.len())..).map(|u| u.runs()).sum::<u64>();
         self.skip(reason::PAST_LOOK, past);
+    }
+
+    fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.blocks.iter().chain(&self.layouts).chain(&self.aligned).chain(&self.twin)
+    }
+
+    /// ln(cost) of base as built: the median of its rounds, 0 where there is none.
+    pub(super) fn level(&self) -> f64 {
+        let as_built = self.blocks.iter().find(|block| block.number == 0);
+        as_built.and_then(|block| median(block.cells.first()?.iter().copied())).unwrap_or_default()
+    }
+
+    pub(super) fn last_round(&self) -> Option<u32> {
+        self.units().flat_map(|unit| unit.rounds.iter().copied()).max()
+    }
+
+    /// Adds to every ln(cost), and to every number of a round.
+    pub(super) fn shift(&mut self, level: f64, rounds: u32) {
+        for unit in self.blocks.iter_mut().chain(&mut self.layouts).chain(&mut self.aligned).chain(&mut self.twin) {
+            unit.rounds.iter_mut().for_each(|r| *r = r.saturating_add(rounds));
+            unit.cells.iter_mut().flatten().for_each(|y| *y += level);
+        }
+    }
+
+    /// Adds another campaign's counts.
+    pub(super) fn count(&mut self, other: &Runs) {
+        self.total += other.total;
+        self.tried.blocks += other.tried.blocks;
+        self.tried.layouts += other.tried.layouts;
+        other.skipped.iter().for_each(|(why, &n)| self.skip(why, n));
     }
 
     /// Leaves the first rounds of the as-built block and the arms: all that `--quick` looks at.

@@ -81,7 +81,7 @@ pub struct LayoutSpread {
     /// 5th and 95th percentile against the median layout.
     pub p5_percent: Option<f64>,
     pub p95_percent: Option<f64>,
-    /// Two groups of layouts: then no SD describes them.
+    /// Two groups of layouts: then no SD describes them, and none is given.
     pub modes: Option<TwoModes>,
 }
 
@@ -112,6 +112,20 @@ pub struct Needs {
     pub interval: String,
     /// How many blocks would probably settle it; `null` when its centre lies on the margin.
     pub blocks: Option<u32>,
+}
+
+/// One of several campaigns behind a verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its processor, as far as it is known.
+    pub name: String,
+    pub started: String,
+    pub seed: String,
+    pub blocks: usize,
+    pub layouts: usize,
+    pub code_effect: Effect,
+    pub layout_luck: Effect,
+    pub host: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A verdict for one metric and one row of a sweep.
@@ -185,6 +199,35 @@ pub struct Verdict {
     pub reasons: Vec<String>,
     pub seed: String,
     pub host: serde_json::Map<String, serde_json::Value>,
+    /// The campaigns of several machines whose blocks are pooled here; empty for one record.
+    #[serde(default)]
+    pub machines: Vec<Machine>,
+}
+
+/// The schema of [`Verdicts`].
+pub const SCHEMA_OF_SEVERAL: &str = "straddle.verdicts/1";
+
+/// A verdict for each machine that contradicts another one. Serialises to `straddle.verdicts/1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdicts {
+    pub schema: String,
+    pub problems: Vec<String>,
+    pub skipped: BTreeMap<String, u64>,
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Verdicts {
+    #[must_use]
+    pub fn new(verdicts: Vec<Verdict>) -> Verdicts {
+        Verdicts { schema: SCHEMA_OF_SEVERAL.into(), problems: Vec::new(), skipped: BTreeMap::new(), verdicts }
+    }
+
+    /// 1 when the code got slower on one of them, else 3 when nothing can be said of one, else 0.
+    #[must_use]
+    pub fn exit(&self) -> Exit {
+        let exits = || self.verdicts.iter().map(Verdict::exit);
+        exits().find(|e| *e == Exit::Gate).or_else(|| exits().max()).unwrap_or(Exit::Done)
+    }
 }
 
 impl Verdict {
@@ -276,6 +319,7 @@ impl Verdict {
             reasons: Vec::new(),
             seed: header.seed.clone(),
             host: header.host.clone(),
+            machines: Vec::new(),
         }
     }
 }
@@ -297,10 +341,11 @@ fn two_modes(modes: Modes) -> TwoModes {
 }
 
 fn layout_spread(spread: Spread) -> LayoutSpread {
+    let one = spread.modes.is_none();
     LayoutSpread {
-        sd_percent: spread.sd.and_then(percent),
-        sd_low: spread.sd_interval.and_then(|(low, _)| percent(low)),
-        sd_high: spread.sd_interval.and_then(|(_, high)| percent(high)),
+        sd_percent: spread.sd.and_then(percent).filter(|_| one),
+        sd_low: spread.sd_interval.and_then(|(low, _)| percent(low)).filter(|_| one),
+        sd_high: spread.sd_interval.and_then(|(_, high)| percent(high)).filter(|_| one),
         p5_percent: percent(spread.p5),
         p95_percent: percent(spread.p95),
         modes: spread.modes.map(two_modes),

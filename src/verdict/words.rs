@@ -66,7 +66,11 @@ pub fn expectation(pilot: &Pilot, margin_percent: f64, max_blocks: u32) -> Strin
             sure(can)
         );
     };
-    let needs = format!("about {} should settle it, in {}", count(u64::from(blocks), "block"), time(pilot.seconds));
+    let needs = format!(
+        "about {} should settle it (9 times in 10), in {}",
+        count(u64::from(blocks), "block"),
+        time(pilot.seconds)
+    );
     let Some(left) = pilot.budget_seconds else { return needs };
     match (pilot.budget_blocks, pilot.budget_margin_percent) {
         (Some(within), _) if within >= blocks => needs,
@@ -127,7 +131,7 @@ mod tests {
             budget_margin_percent: None,
         };
         let say = |p: Pilot| expectation(&p, 1.0, 48);
-        assert_eq!(say(pilot), "about 24 blocks should settle it, in 14 min");
+        assert_eq!(say(pilot), "about 24 blocks should settle it (9 times in 10), in 14 min");
         let short =
             Pilot { budget_seconds: Some(60.0), budget_blocks: Some(6), budget_margin_percent: Some(2.34), ..pilot };
         assert!(

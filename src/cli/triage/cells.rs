@@ -209,7 +209,7 @@ impl<'a> Cells<'a> {
     }
 
     fn path(&self, group: Group, number: u32, cell: Cell) -> Result<PathBuf> {
-        let folder = self.folder.join(format!("{}-{number}", group_name(group)));
+        let folder = self.folder.join(format!("{}-{number}", group.name()));
         std::fs::create_dir_all(&folder).map_err(|e| Error::io(format!("creating {}", folder.display()), e))?;
         Ok(folder.join(format!("{cell:?}")))
     }
@@ -246,19 +246,10 @@ impl Made {
     }
 
     fn add(&mut self, cell: Cell, path: PathBuf, stack_offset: u32) -> Result<()> {
-        let name = format!("{}-{}/{cell:?}", group_name(self.group.group), self.group.number);
+        let name = format!("{}-{}/{cell:?}", self.group.group.name(), self.group.number);
         self.hashes.insert(name, link::hash_file(&path)?);
         self.group.cells.push(CellRef { cell, path, stack_offset });
         Ok(())
-    }
-}
-
-fn group_name(group: Group) -> &'static str {
-    match group {
-        Group::Block => "block",
-        Group::Layout => "layout",
-        Group::Aligned => "aligned",
-        Group::Twin => "twin",
     }
 }
 

@@ -254,7 +254,10 @@ impl First {
 
 fn first_look(cells: &Cells, quick: bool, progress: &Progress) -> Result<First> {
     let (blocks, layouts) = if quick { (1, 0) } else { (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32) };
-    progress.step(&format!("linking {blocks} blocks and {layouts} layouts of the same objects"));
+    progress.step(&match quick {
+        true => "linking a block and a twin of the same objects".to_string(),
+        false => format!("linking {blocks} blocks and {layouts} layouts of the same objects"),
+    });
     let began = Instant::now();
     let mut made = cells.groups(0..blocks, 0..layouts)?;
     made.push(cells.twin()?);
