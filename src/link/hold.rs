@@ -271,7 +271,15 @@ impl<'a> Session<'a> {
 impl Watch for Session<'_> {
     fn exec(&mut self, pid: pid_t) -> Result<Next> {
         let Ok(program) = fs::read_link(proc(pid, "exe")) else { return Ok(Next::Go) };
-        if !is_linker(&program) || self.inside_a_link(pid) {
+        if !is_linker(&program) {
+            return Ok(Next::Go);
+        }
+        // rustc's `gcc-ld/ld.lld` turns into `rust-lld`: a replay needs both.
+        if let Some(Linking::Captured(link, _)) = self.linking.get_mut(&pid) {
+            link.in_place.push(InPlace { hash: store::hash_file(&program)?, path: program });
+            return Ok(Next::Go);
+        }
+        if self.inside_a_link(pid) {
             return Ok(Next::Go);
         }
         match self.read(pid, program) {

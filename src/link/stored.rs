@@ -63,7 +63,7 @@ pub struct Linker {
     pub hash: String,
 }
 
-/// A file that a replay reads where it is: a plugin.
+/// A file that a replay reads where it is: a plugin, the linker that a wrapper turns into.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InPlace {
     pub path: PathBuf,

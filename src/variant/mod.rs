@@ -41,6 +41,7 @@ mod object;
 mod patch;
 mod plan;
 mod program;
+mod rows;
 mod solve;
 mod sources;
 mod verify;

@@ -17,7 +17,8 @@ use std::ops::Range;
 
 use super::make::Aim;
 use super::plan::Plan;
-use super::program::{Program, Row, Unit};
+use super::program::{Program, Unit};
+use super::rows::Row;
 use super::{LINE, UnitKey};
 
 /// A plan, and the targets that no pad can meet, with the reason.
@@ -49,7 +50,8 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
         let after = row.follows.and_then(|pages| Some(end?.checked_next_multiple_of(row.align)?.wrapping_add(pages)));
         let start = starts.get(row.output).copied().or(after).unwrap_or(first.address);
         let own = slots(row.units, aim);
-        let ahead = if row.takes_room() { ahead(rows.get(i + 1..).unwrap_or_default(), aim) } else { Vec::new() };
+        let moves = row.takes_room() && row.units.iter().any(|u| u.class.paddable());
+        let ahead = if moves { ahead(rows.get(i + 1..).unwrap_or_default(), aim) } else { Vec::new() };
         let settled = settle(&own, &ahead, start, aim.lead.get(row.output).copied().unwrap_or(0) * LINE);
         if row.takes_room() {
             end = Some(settled.end.saturating_add(row.trail));

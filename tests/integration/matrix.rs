@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use straddle::link::{self, Build, Input, Link, Linked, Relink, Request};
 use straddle::open::Bytes;
 use straddle::units::Phase;
-use straddle::variant::{self, Aim, Common, Landed, Lead, Plan, Program, Targets, UnitKey, Variant};
+use straddle::variant::{self, Aim, Common, Landed, Plan, Program, Targets, UnitKey, Variant};
 
 const LINKERS: [&str; 5] = ["bfd", "gold", "lld", "mold", "rust-lld"];
 
@@ -225,8 +225,16 @@ impl Cell {
         if !linked_by.contains(linker.trim_start_matches("rust-")) || linked_by.contains("gcc-ld") != own {
             return Err(format!("{linked_by} did the link"));
         }
+        if own && !base.link.captured().in_place.iter().any(|p| p.path.ends_with("rust-lld")) {
+            return Err("the linker behind the wrapper is not kept".into());
+        }
         let common = variant::common(&base.program, &patched.program);
         Ok(Cell { dir, language, base, patched, common })
+    }
+
+    /// gold counts its fill in the order in which it meets code, and then sorts: that follows no arithmetic.
+    fn gold(&self) -> bool {
+        self.base.link.captured().linker.path.to_string_lossy().contains("gold")
     }
 
     /// Runs a variant, and compares what it says.
@@ -245,8 +253,7 @@ impl Cell {
         }
     }
 
-    fn land(&self, v: &Version, kind: &str, targets: Targets, lead: Lead) -> Result<Landed, String> {
-        let aim = Aim { kind: kind.into(), targets, lead, ..Aim::default() };
+    fn land(&self, v: &Version, kind: &str, aim: Aim) -> Result<Landed, String> {
         let path = v.scratch.join(kind);
         let landed = variant::land(&v.program, &v.link, &aim, &path).map_err(|e| e.to_string())?;
         self.run(&path).map(|()| landed)
@@ -264,14 +271,34 @@ impl Cell {
         same.then(|| format!("{} units", made.proof.units)).ok_or_else(|| "other bytes than the build's".into())
     }
 
-    /// Both versions on one drawn landing, but for what is named.
+    /// Both versions on one drawn landing: the same phases, and the same units on one line, but for what is named.
     fn random(&self) -> Result<String, String> {
+        let (base, patched) = (&self.base.program, &self.patched.program);
         let mut rng = ChaCha8Rng::seed_from_u64(5);
-        let targets = variant::random_targets(&self.base.program, &self.patched.program, &mut rng);
-        let lead = variant::random_lead(&self.base.program, &mut rng);
-        let b = self.land(&self.base, "random", targets.clone(), lead.clone())?;
-        let p = self.land(&self.patched, "random", targets.clone(), lead)?;
-        self.matched(&[&b, &p], targets.len())
+        let drawn = variant::random_targets(base, patched, &mut rng);
+        let lead = variant::random_lead(base, &mut rng);
+        let joint = variant::together(base, patched, &self.common, &drawn, &lead);
+        let aim = |v| {
+            self.land(
+                v,
+                "random",
+                Aim {
+                    targets: joint.targets.clone(),
+                    lead: lead.clone(),
+                    lines: joint.lines.clone(),
+                    ..Aim::default()
+                },
+            )
+        };
+        let (b, p) = (aim(&self.base)?, aim(&self.patched)?);
+        let found = variant::differences((base, &b.variant.places), (patched, &p.variant.places), &self.common);
+        let expected: BTreeSet<_> =
+            [&joint.differences, &b.unmatched, &p.unmatched].into_iter().flatten().map(|(k, _)| k).collect();
+        let new: Vec<_> = found.iter().filter(|(k, _)| !expected.contains(k)).collect();
+        if let (Some((key, why)), false) = (new.first(), self.gold()) {
+            return Err(format!("{} differ unexpectedly, {key}: {why}", new.len()));
+        }
+        self.matched(&[&b, &p], joint.targets.len())
     }
 
     /// Patched on the landing that base was built with.
@@ -279,7 +306,7 @@ impl Cell {
         let as_built = variant::targets_as_built(&self.base.program);
         let targets: Targets = as_built.into_iter().filter(|(k, _)| self.common.has(k)).collect();
         let of = targets.len();
-        let landed = self.land(&self.patched, "transplant", targets, Lead::new())?;
+        let landed = self.land(&self.patched, "transplant", Aim { targets, ..Aim::default() })?;
         self.matched(&[&landed], of)
     }
 
@@ -296,8 +323,7 @@ impl Cell {
                 return Err(format!("{} of {of} targets, {} named", l.variant.proof.targets, named.len()));
             }
         }
-        // gold counts its fill in the order in which it meets code, and then sorts: that follows no arithmetic.
-        let gold = self.base.link.captured().linker.path.to_string_lossy().contains("gold");
+        let gold = self.gold();
         let unexpected = named.iter().filter(|(_, why)| !(gold && why.starts_with("the linker put it")));
         let few = unexpected.count() <= 4 + of / 25;
         let first = || named.iter().take(8).map(|(k, why)| format!("{k}: {why}")).collect::<Vec<_>>().join("\n      ");
@@ -311,7 +337,8 @@ impl Cell {
         let lead = variant::random_lead(program, &mut ChaCha8Rng::seed_from_u64(11));
         let targets = variant::targets_as_built(program);
         let of = targets.len();
-        let landed = self.land(&self.base, "placebo", targets.clone(), lead)?;
+        let aim = Aim { targets: targets.clone(), lead, ..Aim::default() };
+        let landed = self.land(&self.base, "placebo", aim)?;
         if let Some((key, why)) = landed.unmatched.first() {
             return Err(format!("{} unmatched, {key}: {why}", landed.unmatched.len()));
         }
