@@ -12,9 +12,10 @@ own tests.
   lua        C, make           a script that exercises the interpreter (the package has no tests)
   zstd       C and assembly    tests/cli-tests
   memcached  C, autoconf       some of t/*.t
-  re2        C++, COMDAT       re2_test, search_test, parse_test, linked statically to the library
+  snappy     C++, cmake        its unit tests: COMDAT, exceptions, an archive
   ripgrep    Rust, cargo       its integration tests
-Needs gcc, g++, make, python3 and perl; memcached needs libevent-dev. STRADDLE names another binary of straddle.
+Needs gcc, g++, make, python3 and perl; memcached needs libevent-dev, snappy libgtest-dev,
+cmake. STRADDLE names another binary of straddle.
 END
 }
 
@@ -27,7 +28,7 @@ while getopts n:h option; do
     esac
 done
 shift $((OPTIND - 1))
-[ $# -gt 0 ] || set -- lua zstd memcached re2 ripgrep
+[ $# -gt 0 ] || set -- lua zstd memcached snappy ripgrep
 
 cd "$(dirname "$0")/.."
 straddle=$(realpath "${STRADDLE:-target/release/straddle}")
@@ -136,14 +137,13 @@ memcached() {
     vary memcached memcached
 }
 
-re2() {
-    debian re2 re2
-    build='make -s clean; make -s -j2 CXXFLAGS="-std=c++17 -O1 -g" obj/test/re2_test obj/test/search_test obj/test/parse_test'
-    local test
-    for test in re2 search parse; do
-        eval "check() { obj/test/${test}_test; }"
-        vary re2 "obj/test/${test}_test"
-    done
+snappy() {
+    debian snappy snappy
+    local flags='-std=c++17 -O2 -g -DHAVE_CONFIG_H -I. -Ib'
+    build="cmake -S . -B b -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF >/dev/null && make -s -C b clean all &&
+        g++ $flags snappy_unittest.cc snappy-test.cc snappy_test_data.cc b/libsnappy.a -lgtest -lz -lpthread -o unittest"
+    check() { ./unittest; }
+    vary snappy unittest
 }
 
 ripgrep() {

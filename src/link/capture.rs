@@ -229,6 +229,9 @@ fn settle(capture: &mut Capture, finished: Vec<Captured>, written: &[Written], s
             Some(path) if *path == link.output => false,
             _ => super::store::hash_file(&link.output).is_ok_and(|h| h != link.output_hash),
         };
+        let copies = written.iter().filter(|w| w.hash == link.output_hash && w.path != link.output);
+        let below = |w: &Written| Some(w.path.strip_prefix(&capture.root).ok()?.to_string_lossy().into_owned());
+        link.copies = copies.filter_map(below).collect();
         link.ordered_by.extend(optimised_later(&link.output));
         name_temporaries(&mut link, capture, started);
         links.push(link);

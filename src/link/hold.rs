@@ -123,6 +123,7 @@ impl<'a> Session<'a> {
             makes: makes(&held.words),
             output_hash: String::new(),
             output: held.output,
+            copies: Vec::new(),
             post_processed: false,
             linker: Linker { hash: self.store.put_file(&held.program)?, path: held.program, argv0: held.argv0 },
             sysroot: held.words.sysroot.clone(),

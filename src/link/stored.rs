@@ -79,6 +79,10 @@ pub struct Captured {
     pub output: PathBuf,
     /// blake3 of the output as the build's own linker left it; its content is in the store.
     pub output_hash: String,
+    /// Paths below the build root at which the output lies too, byte for byte: cargo links `target/release/deps/x-HASH`
+    /// and puts it at `target/release/x`.
+    #[serde(default)]
+    pub copies: Vec<String>,
     /// The output was changed after the link: stripped, patched.
     pub post_processed: bool,
     pub linker: Linker,
@@ -278,16 +282,26 @@ impl Capture {
     pub fn select(&self, glob: Option<&str>) -> Result<Link> {
         let doing = "choosing the link";
         let wanted = glob.map(Glob::new).transpose()?;
-        let found: Vec<&Captured> = match &wanted {
-            Some(glob) => self.links.iter().filter(|l| glob.matches(&l.name)).collect(),
-            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable && !l.is_probe()).collect(),
+        let found: Vec<Captured> = match &wanted {
+            Some(glob) => self.meant(glob),
+            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable && !l.is_probe()).cloned().collect(),
         };
         match found.as_slice() {
             [one] => self.open(one),
             [] => Err(self.no_match(doing, glob, wanted.as_ref())),
-            several => Err(Error::input(doing, format!("the build linked several: {}", names(several)))
+            several => Err(Error::input(doing, format!("the build linked several: {}", names(several.iter())))
                 .hint("name one with --link, a glob on the output's path")),
         }
+    }
+
+    /// The links whose output the glob names; where there is none, those of which it names a copy, under that name.
+    fn meant(&self, glob: &Glob) -> Vec<Captured> {
+        let own: Vec<Captured> = self.links.iter().filter(|l| glob.matches(&l.name)).cloned().collect();
+        let copied = |link: &Captured| {
+            let copy = link.copies.iter().find(|c| glob.matches(c))?;
+            Some(Captured { name: copy.clone(), output: self.root.join(copy), ..link.clone() })
+        };
+        if own.is_empty() { self.links.iter().filter_map(copied).collect() } else { own }
     }
 
     fn no_match(&self, doing: &str, glob: Option<&str>, wanted: Option<&Glob>) -> Error {
@@ -297,7 +311,7 @@ impl Capture {
                 format!("{} was written, but its link was not captured: {}", unseen.path, unseen.how),
             );
         }
-        let all = names(&self.links.iter().collect::<Vec<_>>());
+        let all = names(self.links.iter());
         match glob {
             Some(glob) => Error::input(doing, format!("no link matches `{glob}`; the build linked {all}")),
             None => Error::input(doing, format!("the build linked no program and no shared object, only {all}")),
@@ -336,10 +350,13 @@ fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn names(links: &[&Captured]) -> String {
+/// What build tools link to learn something comes last.
+fn names<'a>(links: impl Iterator<Item = &'a Captured>) -> String {
     const SHOWN: usize = 12;
-    let mut names: Vec<&str> = links.iter().take(SHOWN).map(|l| l.name.as_str()).collect();
-    if links.len() > SHOWN {
+    let (probes, mut all): (Vec<&Captured>, Vec<&Captured>) = links.partition(|l| l.is_probe());
+    all.extend(probes);
+    let mut names: Vec<&str> = all.iter().take(SHOWN).map(|l| l.name.as_str()).collect();
+    if all.len() > SHOWN {
         names.push("…");
     }
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }

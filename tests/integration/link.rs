@@ -187,6 +187,17 @@ fn what_else_differs_between_two_builds_is_named() {
     assert_eq!(fewer.differing(&base.0, "x"), ["lib/libf.so"]);
 }
 
+/// As cargo does: the output lies at a second place too, and that is the one its user knows.
+#[test]
+fn a_link_is_known_by_its_copies() {
+    let place = Place::new("mkdir deps; printf 'int main(void) { return 0; }' >m.c");
+    let capture = place.proved("gcc m.c -o deps/m-0123 && ln deps/m-0123 m");
+    assert_eq!(capture.links[0].copies, ["m"]);
+    let by = |glob: &str| capture.select(Some(glob)).unwrap().captured().name.clone();
+    assert_eq!((by("m"), by("deps/m-*"), by("m-*")), ("m".into(), "deps/m-0123".into(), "deps/m-0123".into()));
+    assert!(capture.select(Some("m")).unwrap().captured().output.ends_with("tree/m"));
+}
+
 #[test]
 fn make_with_two_jobs_and_two_programs() {
     let makefile = "all: one two\n%.o: %.c\n\tgcc -c $< -o $@\none: src/main.o src/f.o src/g.o\n\tgcc $^ -o $@\n\
