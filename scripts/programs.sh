@@ -14,8 +14,8 @@ own tests.
   memcached  C, autoconf       some of t/*.t
   snappy     C++, cmake        its unit tests: COMDAT, exceptions, an archive
   ripgrep    Rust, cargo       its integration tests
-Needs gcc, g++, make, python3 and perl; memcached needs libevent-dev, snappy libgtest-dev,
-cmake. STRADDLE names another binary of straddle.
+Needs gcc, g++, make, python3 and perl; memcached needs libevent-dev, snappy cmake, zlib1g-dev
+and libgtest-dev. STRADDLE names another binary of straddle.
 END
 }
 
@@ -141,14 +141,14 @@ snappy() {
     debian snappy snappy
     local flags='-std=c++17 -O2 -g -DHAVE_CONFIG_H -I. -Ib'
     build="cmake -S . -B b -DSNAPPY_BUILD_TESTS=OFF -DSNAPPY_BUILD_BENCHMARKS=OFF >/dev/null && make -s -C b clean all &&
-        g++ $flags snappy_unittest.cc snappy-test.cc snappy_test_data.cc b/libsnappy.a -lgtest -lz -lpthread -o unittest"
+        g++ $flags snappy_unittest.cc snappy-test.cc snappy_test_data.cc b/libsnappy.a -lgtest_main -lgtest -lz -lpthread -o unittest"
     check() { ./unittest; }
     vary snappy unittest
 }
 
 ripgrep() {
     crate ripgrep ripgrep 14.1.1
-    build='cargo build --quiet --release --locked && cargo test --quiet --release --locked --test integration --no-run'
+    build='rm -rf target; cargo build --quiet --release --locked && cargo test --quiet --release --locked --test integration --no-run'
     check() { find target/release/deps -name 'integration-*' -executable -exec {} --quiet \;; }
     vary ripgrep target/release/rg
 }
