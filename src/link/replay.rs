@@ -11,7 +11,9 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::image::map::plain;
@@ -34,6 +36,8 @@ pub struct Link {
     root: PathBuf,
     order: Vec<String>,
     checked: OnceLock<std::result::Result<(), String>>,
+    /// For how many microseconds its linkers have run.
+    linked_for: AtomicU64,
 }
 
 impl Link {
@@ -47,7 +51,14 @@ impl Link {
         let folder = folder.canonicalize().map_err(|e| Error::io(format!("opening {}", folder.display()), e))?;
         let store = if store.path("").is_absolute() { store } else { Arc::new(Store::open(folder.join("objects"))?) };
         let (root, order) = (root.to_owned(), Vec::new());
-        Ok(Link { captured, inputs, store, folder, root, order, checked: OnceLock::new() })
+        let (checked, linked_for) = (OnceLock::new(), AtomicU64::new(0));
+        Ok(Link { captured, inputs, store, folder, root, order, checked, linked_for })
+    }
+
+    /// How long its linkers have run so far, all added up: what a variant costs anyway.
+    #[must_use]
+    pub fn linked_for(&self) -> Duration {
+        Duration::from_micros(self.linked_for.load(Ordering::Relaxed))
     }
 
     /// What was captured.
@@ -108,6 +119,7 @@ impl Link {
         }
         Ok(Link {
             captured,
+            linked_for: AtomicU64::new(0),
             inputs: self.inputs.clone(),
             store: Arc::clone(&self.store),
             folder: self.folder.clone(),
@@ -337,7 +349,10 @@ impl Relink for Link {
         let parent = parent.canonicalize().map_err(|e| Error::io(doing(), e))?;
         let beside = tempfile::Builder::new().prefix(".link-").tempdir_in(parent).map_err(|e| Error::io(doing(), e))?;
         let made = beside.path().join(file_name(output));
-        let run = self.command(scratch.path(), &places, &made)?.output().map_err(|e| Error::io(doing(), e))?;
+        let mut command = self.command(scratch.path(), &places, &made)?;
+        let began = Instant::now();
+        let run = command.output().map_err(|e| Error::io(doing(), e))?;
+        self.linked_for.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         if !run.status.success() {
             let said = String::from_utf8_lossy(&run.stderr);
             let said = said.lines().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
