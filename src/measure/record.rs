@@ -55,6 +55,10 @@ pub struct Header {
     /// One block and no layouts: large effects only.
     #[serde(default)]
     pub quick: bool,
+    /// The inside of some data moved, which no pad can match: so many layouts in a row are one full phase cycle, in which
+    /// both versions stand at every phase of that data alike.
+    #[serde(default)]
+    pub cycle: Option<u32>,
     pub matched: Matched,
     pub suspects: Vec<Suspect>,
     /// Loaded content of the two as-built links is the same: nothing was run.
@@ -327,6 +331,7 @@ impl Header {
             ("seed", self.seed.clone(), now.seed.clone()),
             ("margin", self.margin_percent.to_string(), now.margin_percent.to_string()),
             ("number of blocks", self.max_blocks.to_string(), now.max_blocks.to_string()),
+            ("phase cycle", format!("{:?}", self.cycle), format!("{:?}", now.cycle)),
             ("--quick", self.quick.to_string(), now.quick.to_string()),
             ("metric", self.metric.name.clone(), now.metric.name.clone()),
             ("better", format!("{:?}", self.metric.better), format!("{:?}", now.metric.better)),
@@ -357,6 +362,9 @@ impl Header {
         let margin = header.margin_percent;
         if !(margin.is_finite() && margin > 0.0 && margin <= 100.0) {
             return Err(not_a_record(number, format!("margin_percent is {margin}, expected more than 0, at most 100")));
+        }
+        if header.cycle == Some(0) {
+            return Err(not_a_record(number, "cycle is 0, expected null or the layouts of a cycle"));
         }
         Ok(header)
     }
@@ -393,6 +401,7 @@ mod tests {
             margin_percent: 1.0,
             max_blocks: 48,
             quick: false,
+            cycle: None,
             matched: Matched::default(),
             suspects: Vec::new(),
             identical: false,

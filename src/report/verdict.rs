@@ -88,8 +88,8 @@ fn better(v: &Verdict) -> String {
 
 /// The answer in a sentence. An aligned pair that disagrees is said before it, never hidden.
 fn sentence(v: &Verdict) -> String {
-    let code = effect(&v.code_effect, &v.metric);
-    let luck = effect(&v.layout_luck, &v.metric);
+    let code = effect(v.code(), &v.metric);
+    let luck = effect(v.luck(), &v.metric);
     let answer = match v.verdict {
         Answer::Alignment => {
             let most = v.tolerance_percent.unwrap_or(v.margin_percent);
@@ -142,7 +142,10 @@ fn rows(v: &Verdict) -> Vec<Figure> {
         row("code effect: the patch on both landings", v.code_effect, true),
         row("layout luck: the move alone", v.layout_luck, true),
     ];
-    if !v.quick {
+    if v.cycle.is_some() {
+        rows.push(row(&format!("code alone, over {} full phase cycles", v.over_layouts.of), *v.code(), true));
+        rows.push(row("the rest: luck or interaction", *v.luck(), true));
+    } else if !v.quick {
         rows.push(row(&format!("code effect over {} drawn layouts", v.layouts), v.code_over_layouts, true));
     }
     let said = |e: Effect| e.beyond(v.margin_percent);

@@ -110,7 +110,9 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
 
     /// The blocks and layouts that the next look has more than the last: linked, run, and removed.
     fn look(&mut self, last: Look, next: Look, rounds: u32) -> Result<Ended> {
-        let (blocks, layouts) = (last.blocks as u32..next.blocks as u32, last.layouts as u32..next.layouts as u32);
+        let cycle = self.campaign.record().header.cycle;
+        let (first, end) = (last.in_cycles(cycle), next.in_cycles(cycle));
+        let (blocks, layouts) = (first.blocks as u32..end.blocks as u32, first.layouts as u32..end.layouts as u32);
         let groups = if self.campaign.record().looks().any(|l| l.blocks > blocks.end) {
             // A later look was begun, so the record holds this one whole.
             let past = |group| move |number| GroupCells::of_the_past(group, number);

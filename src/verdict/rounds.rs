@@ -49,7 +49,7 @@ pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> 
     let last = allowed().next_back()?;
     let needed = allowed().find(|&l| half(l) <= 0.6 * tolerance);
     let arms = 4 + 2 * usize::from(runs.twin.is_some()) + 2 * usize::from(runs.aligned.is_some());
-    let seconds = |until: Look| seconds(until, rounds, cost, arms as f64);
+    let seconds = |until: Look| seconds(until, rounds, cost, (arms as f64, record.header.cycle));
     let within = left.and_then(|left| allowed().rfind(|&l| seconds(l) <= left));
     Some(Pilot {
         seconds_per_run: cost.run,
@@ -67,8 +67,8 @@ pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> 
 
 /// From the end of the pilot to the end of a look: what the pilot's cells lack of B rounds, then the links and the runs of
 /// each look. `arms`: the cells that run in every round.
-fn seconds(until: Look, rounds: u32, cost: Cost, arms: f64) -> f64 {
-    let cells = |l: Look| (4 * l.blocks + 2 * l.layouts) as f64;
+fn seconds(until: Look, rounds: u32, cost: Cost, (arms, cycle): (f64, Option<u32>)) -> f64 {
+    let cells = |l: Look| (4 * l.blocks + 2 * l.in_cycles(cycle).layouts) as f64;
     // Block 0 is one of the arms.
     let first = cells(looks::FIRST) - 4.0 + arms;
     let mut seconds = f64::from(rounds.saturating_sub(PILOT_ROUNDS)) * first * cost.run;

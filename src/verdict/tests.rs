@@ -333,3 +333,86 @@ fn the_code_is_not_blamed_for_an_inside_that_no_layout_can_move() {
     same.header.matched.rigid = record.header.matched.rigid;
     assert_eq!(verdict(&same).verdict, Answer::Alignment, "a cleared code needs no such care");
 }
+
+/// A changed object of one section: the patch moves its inside by one step of eight, and on one of the eight phases the
+/// data straddles a line. `inside` is what that costs; `code` and `luck` are true beside it.
+fn cycles(code: f64, luck: f64, inside: f64, cycles: u32) -> Record {
+    let mut record = Campaign::new(World::new(0.0, 0.0), 0.002, 11).fixed(1, 1);
+    record.header.cycle = Some(8);
+    record.header.matched.inside_moved = vec!["hot.o:.data (alignment 8)".into()];
+    let template = record.samples[0].clone();
+    record.samples.clear();
+    let at = |phase: u32| if phase % 8 == 7 { inside } else { 0.0 };
+    let mut put = |group, number: u32, cells: &[(Cell, f64)]| {
+        for round in 0..8 {
+            for &(cell, level) in cells {
+                let order = record.samples.len() as u64;
+                let noise = 0.004 * ((order as f64 * 1.7).sin() + (f64::from(number) * 2.3).cos());
+                let value = Some(10.0 * (level + noise).exp());
+                record.samples.push(Sample { group, number, cell, round, order, value, ..template.clone() });
+            }
+        }
+    };
+    // As built, base's data stands on phase 6 and patched's on phase 7: on both landings.
+    let (b, p) = (at(6), code + at(7));
+    for number in 0..cycles {
+        put(Group::Block, number, &[(Cell::B0, b), (Cell::PB, p), (Cell::BP, luck + b), (Cell::P0, luck + p)]);
+    }
+    for number in 0..8 * cycles {
+        put(Group::Layout, number, &[(Cell::B0, at(number)), (Cell::P0, code + at(number + 1))]);
+    }
+    put(Group::Twin, 0, &[(Cell::B0, 0.0), (Cell::P0, 0.0)]);
+    record
+}
+
+/// The two landings blame the code for the inside of its object; the cycle does not.
+#[test]
+fn a_phase_cycle_takes_the_inside_out() {
+    let eight = 8f64.ln();
+    let v = verdict(&cycles(0.0, 0.0, eight, 4));
+    assert!(near(v.code_effect, 700.0) && near(v.code_over_layouts, 0.0), "{:?}", v.reasons);
+    assert_eq!((v.verdict, v.exit(), v.over_layouts.of), (Answer::Alignment, Exit::Done, 4), "{:?}", v.reasons);
+    assert!(near(v.luck_or_interaction.unwrap(), 700.0));
+    assert!(v.reasons[0].contains("over 4 full phase cycles"), "{}", v.reasons[0]);
+    // The same runs as single layouts: one of eight pairs is ×8, another ÷8.
+    let mut single = cycles(0.0, 0.0, eight, 4);
+    single.header.cycle = None;
+    let v = verdict(&single);
+    assert_eq!(v.verdict, Answer::Inconclusive, "{:?}", v.reasons);
+}
+
+#[test]
+fn with_phase_cycles_the_luck_needs_the_two_landings_as_its_witness() {
+    let eight = 8f64.ln();
+    let v = verdict(&cycles(0.3, 0.0, 0.0, 4));
+    assert_eq!((v.verdict, v.exit()), (Answer::Code, Exit::Gate), "{:?}", v.reasons);
+    let v = verdict(&cycles(0.3, 0.5, 0.0, 4));
+    assert_eq!((v.verdict, v.masked), (Answer::Both, false), "{:?}", v.reasons);
+    let v = verdict(&cycles(-0.3, 0.5, 0.0, 4));
+    assert_eq!((v.verdict, v.masked, v.exit()), (Answer::Both, true, Exit::Done), "{:?}", v.reasons);
+    let v = verdict(&cycles(0.3, 0.0, eight, 4));
+    assert_eq!((v.verdict, v.blocked_by), (Answer::Inconclusive, Some(Blocked::Unmatched)), "{:?}", v.reasons);
+    assert!(v.reasons[0].contains("the rest, luck or interaction, is"), "{}", v.reasons[0]);
+    let v = verdict(&cycles(0.0, 0.0, 0.0, 12));
+    assert_eq!((v.verdict, v.blocked_by), (Answer::NotReproduced, None), "{:?}", v.reasons);
+    // Moved inside and never averaged: one block cannot tell that from the code.
+    let mut quick = cycles(0.0, 0.0, eight, 1);
+    (quick.header.quick, quick.header.cycle) = (true, None);
+    let more = quick.samples.clone();
+    for shift in [8, 16] {
+        quick.samples.extend(more.iter().map(|s| Sample { round: s.round + shift, ..s.clone() }));
+    }
+    let v = verdict(&quick);
+    assert_eq!((v.verdict, v.blocked_by), (Answer::Inconclusive, Some(Blocked::Unmatched)), "{:?}", v.reasons);
+}
+
+/// A cycle with a hole is none: the phases would not be visited alike.
+#[test]
+fn a_torn_cycle_is_left_out_whole() {
+    let mut record = cycles(0.0, 0.0, 2.0, 4);
+    record.samples.retain(|s| (s.group, s.number) != (Group::Layout, 21));
+    let v = verdict(&record);
+    assert_eq!((v.verdict, v.blocked_by), (Answer::Inconclusive, Some(Blocked::Budget)));
+    assert_eq!(v.skipped.get(runs::reason::TORN_CYCLE), Some(&(7 * 2 * 8)));
+    assert!(near(v.code_over_layouts, 0.0), "the others are whole");
+}

@@ -167,6 +167,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         margin_percent: args.margin,
         max_blocks: if args.quick { 1 } else { args.layouts / 2 },
         quick: args.quick,
+        cycle: None,
         matched: Matched::default(),
         suspects,
         identical,
