@@ -137,9 +137,13 @@ struct Figure {
 
 fn rows(v: &Verdict) -> Vec<Figure> {
     let row = |name: &str, effect: Effect, always| Figure { name: name.into(), effect, always };
+    let both = match v.cycle {
+        Some(_) => "the patch on both landings, its inside's luck included",
+        None => "code effect: the patch on both landings",
+    };
     let mut rows = vec![
         row("headline: the as-built pair", v.headline, true),
-        row("code effect: the patch on both landings", v.code_effect, true),
+        row(both, v.code_effect, true),
         row("layout luck: the move alone", v.layout_luck, true),
     ];
     if v.cycle.is_some() {

@@ -44,7 +44,9 @@ mod sources;
 mod verify;
 
 pub use classify::{Class, Family};
-pub use draw::{Common, align_all, common, matched_report, random_lead, random_targets, targets_as_built};
+pub use draw::{
+    Common, Inside, align_all, common, cycle, matched_report, random_lead, random_targets, targets_as_built, turned,
+};
 pub use joint::{Joint, differences, lines_of, together};
 pub use make::{Aim, Landed, Unmatched, Variant, land, make};
 pub use matched::Matched;

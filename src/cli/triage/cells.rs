@@ -32,6 +32,8 @@ pub struct Cells<'a> {
     common: Common,
     on_base: Targets,
     on_patched: Targets,
+    /// Landings of a full phase cycle; then layouts are cycles, one after the other.
+    cycle: Option<u32>,
     folder: PathBuf,
     seed: u64,
 }
@@ -70,7 +72,28 @@ impl<'a> Cells<'a> {
             |targets: Targets| -> Targets { targets.into_iter().filter(|(key, _)| common.has(key)).collect() };
         let on_base = of_common(variant::targets_as_built(base));
         let on_patched = of_common(variant::targets_as_built(patched));
-        Cells { versions, common, on_base, on_patched, folder, seed }
+        let paddable = |key| [base, patched].iter().all(|p| p.unit(key).is_some_and(|u| u.class.paddable()));
+        let all = common.inside.iter().all(|unit| paddable(&unit.key));
+        let cycle = variant::cycle(&common).map(|n| n as u32).filter(|_| all);
+        Cells { versions, common, on_base, on_patched, cycle, folder, seed }
+    }
+
+    /// Layouts of a full phase cycle of what moved inside its object, if there is such a thing here.
+    #[must_use]
+    pub fn cycle(&self) -> Option<u32> {
+        self.cycle
+    }
+
+    /// Whether what was to be turned through its phases stands on them in all of these. What has nothing in front of it
+    /// that can be padded does not turn; then layouts are drawn as if there were no cycle.
+    pub fn turns(&mut self, made: &[Made]) -> bool {
+        let inside = |key: &variant::UnitKey| self.common.inside.iter().any(|unit| unit.key == *key);
+        let layouts = made.iter().filter(|m| m.group.group == Group::Layout);
+        let still = layouts.flat_map(|m| &m.missed).any(|(key, _)| inside(key));
+        if still {
+            self.cycle = None;
+        }
+        !still
     }
 
     /// Blocks and layouts of those numbers, linked in parallel.
@@ -125,18 +148,23 @@ impl<'a> Cells<'a> {
     }
 
     /// Both versions on one drawn landing: the first of the drawn ones on which the same units share a line in both. If
-    /// there is none, the one that comes closest is taken, and what differs is named.
+    /// there is none, the one that comes closest is taken, and what differs is named. In a cycle, all of its layouts are
+    /// one draw, turned on step by step.
     fn layout(&self, number: u32) -> Result<Made> {
-        let mut rng = self.rng(Group::Layout, number);
+        let (draw, turn) = self.cycle.map_or((number, 0), |of| (number / of, number % of));
+        let mut rng = self.rng(Group::Layout, draw);
         let (base, patched) = (&self.versions.base, &self.versions.patched);
         let lead = Lead::new();
+        let together =
+            |targets: &Targets| variant::together(&base.program, &patched.program, &self.common, targets, &lead);
         let mut best: Option<variant::Joint> = None;
+        let mut best_drawn = Targets::new();
         for _ in 0..DRAWS {
             let drawn = variant::random_targets(&base.program, &patched.program, &mut rng);
-            let joint = variant::together(&base.program, &patched.program, &self.common, &drawn, &lead);
+            let joint = together(&drawn);
             let done = joint.differences.is_empty();
             if best.as_ref().is_none_or(|b| joint.differences.len() < b.differences.len()) {
-                best = Some(joint);
+                (best, best_drawn) = (Some(joint), drawn);
             }
             // What no draw can change (the start of an output section) is the same in each: stop when nothing is left
             // that a draw could change.
@@ -144,7 +172,10 @@ impl<'a> Cells<'a> {
                 break;
             }
         }
-        let joint = best.unwrap_or_default();
+        let joint = match turn {
+            0 => best.unwrap_or_default(),
+            turn => together(&variant::turned(&self.common, &best_drawn, u64::from(turn))),
+        };
         let stack = stack_offset(&mut rng);
         let mut made = Made::empty(Group::Layout, number);
         let want = |cell, version, lines| Wanted {
