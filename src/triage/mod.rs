@@ -134,7 +134,7 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
     /// More rounds for those of the groups that lack clean ones.
     fn top_up(&mut self, groups: &[GroupCells], rounds: u32) -> Result<Ended> {
         let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
-        let end = self.campaign.next_round() + SPARE * rounds.max(MOST_ROUNDS);
+        let end = self.campaign.next_round().saturating_add(rounds.max(MOST_ROUNDS).saturating_mul(SPARE));
         while self.campaign.next_round() < end {
             let lacking = verdict::lacking(self.campaign.record(), &names, rounds);
             let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };

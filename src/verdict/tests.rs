@@ -1,6 +1,8 @@
 //! Records made by hand, where every number is known; and what must not change a verdict, or must turn it round.
 
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_distr::{Distribution, StandardNormal};
 
 use super::simulated::{Campaign, World};
 use super::*;
@@ -337,6 +339,12 @@ fn the_code_is_not_blamed_for_an_inside_that_no_layout_can_move() {
 /// A changed object of one section: the patch moves its inside by one step of eight, and on one of the eight phases the
 /// data straddles a line. `inside` is what that costs; `code` and `luck` are true beside it.
 fn cycles(code: f64, luck: f64, inside: f64, cycles: u32) -> Record {
+    noisy_cycles((code, luck, inside), cycles, 0.003, 1)
+}
+
+/// The same; `sd` is that of a run.
+pub(super) fn noisy_cycles((code, luck, inside): (f64, f64, f64), cycles: u32, sd: f64, seed: u64) -> Record {
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     let mut record = Campaign::new(World::new(0.0, 0.0), 0.002, 11).fixed(1, 1);
     record.header.cycle = Some(8);
     record.header.matched.inside_moved = vec!["hot.o:.data (alignment 8)".into()];
@@ -347,8 +355,8 @@ fn cycles(code: f64, luck: f64, inside: f64, cycles: u32) -> Record {
         for round in 0..8 {
             for &(cell, level) in cells {
                 let order = record.samples.len() as u64;
-                let noise = 0.004 * ((order as f64 * 1.7).sin() + (f64::from(number) * 2.3).cos());
-                let value = Some(10.0 * (level + noise).exp());
+                let noise: f64 = StandardNormal.sample(&mut rng);
+                let value = Some(10.0 * (level + sd * noise).exp());
                 record.samples.push(Sample { group, number, cell, round, order, value, ..template.clone() });
             }
         }
