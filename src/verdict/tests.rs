@@ -316,9 +316,18 @@ proptest! {
                 _ => sample.outcome = Outcome::TimedOut,
             }
         }
-        let v = verdict(&record);
-        prop_assert!(!serde_json::to_string(&v).unwrap().contains("NaN"));
-        prop_assert!(serde_json::from_str::<Verdict>(&serde_json::to_string(&v).unwrap()).is_ok());
+        let mut other = record.clone();
+        other.header.started = "another day".into();
+        let (mut quick, mut cycles) = (record.clone(), record.clone());
+        quick.header.quick = true;
+        cycles.header.cycle = Some(1 + seed as u32 % 5);
+        let mut all: Vec<Verdict> = [&record, &quick, &cycles].map(verdict).into();
+        all.extend(verdicts(&[record, other]).unwrap());
+        for v in all {
+            prop_assert!(!serde_json::to_string(&v).unwrap().contains("NaN"));
+            prop_assert!(serde_json::from_str::<Verdict>(&serde_json::to_string(&v).unwrap()).is_ok());
+            prop_assert!(v.skipped.values().sum::<u64>() <= v.runs);
+        }
     }
 }
 
