@@ -169,7 +169,8 @@ pub enum Note {
     Resumed(Resumed),
 }
 
-/// After the first rounds: what the rest will take. Times are expectations, never part of a verdict's numbers.
+/// After the first rounds: what the rest will take. Times are expectations, never part of a verdict's numbers. What a pilot
+/// with too little that is clean cannot tell is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pilot {
     /// A run with our own work around it.
@@ -181,11 +182,11 @@ pub struct Pilot {
     /// The first look at which the noise lets a decision be expected, in 9 cases of 10; `null`: none that is allowed.
     pub blocks: Option<u32>,
     /// From here to the end of that look, or of the last one.
-    pub seconds: f64,
+    pub seconds: Option<f64>,
     /// The smallest margin, in percent, that the last look allowed can decide.
-    pub decidable_margin_percent: f64,
+    pub decidable_margin_percent: Option<f64>,
     /// Whether the record's own margin is one of them.
-    pub reachable: bool,
+    pub reachable: Option<bool>,
     /// What was left of the budget; `null`: there is none.
     pub budget_seconds: Option<f64>,
     /// The last look that ends within the budget; `null`: not even the first.

@@ -102,8 +102,7 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
         let price = (self.cost.link / self.cost.run).ceil() as u32;
         let rounds = verdict::rounds_wanted(record, price);
         let left = self.stop.remaining().map(|d| d.as_secs_f64());
-        let Some(pilot) = verdict::forecast(record, rounds, self.cost, left) else { return Ok(rounds) };
-        let pilot = self.campaign.note_pilot(pilot)?;
+        let pilot = self.campaign.note_pilot(verdict::forecast(record, rounds, self.cost, left))?;
         (self.tell)(Event::Pilot(pilot));
         Ok(pilot.rounds)
     }
