@@ -71,11 +71,12 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
         if self.campaign.record().header.quick {
             return self.quick(first);
         }
-        let mut ended = self.rounds_of(first, PILOT_ROUNDS)?;
-        let rounds = self.pilot()?;
-        if ended == Ended::Done {
-            ended = self.top_up(first, rounds)?;
+        // A pilot that is stopped has chosen nothing yet.
+        if let stopped @ Ended::Stopped(_) = self.rounds_of(first, PILOT_ROUNDS)? {
+            return Ok(stopped);
         }
+        let rounds = self.pilot()?;
+        let mut ended = self.top_up(first, rounds)?;
         let mut look = looks::FIRST;
         loop {
             let record = self.campaign.record();

@@ -192,6 +192,7 @@ fn an_interrupt_leaves_the_verdict_so_far() {
     assert_eq!(bench.run(answer).unwrap(), Ended::Stopped(StopReason::Interrupted));
     let v = bench.verdict();
     assert_eq!((v.runs, v.verdict), (201, Answer::Alignment), "{:?}", v.reasons);
+    assert_eq!(v.forecast, None, "the pilot was not over");
 }
 
 #[test]
