@@ -25,7 +25,7 @@ part() { # NAME COMMAND…
 }
 
 # Debian package, and the command that shows it is there.
-needed=(gcc:gcc g++:g++ make:make binutils:readelf git:git cmake:cmake)
+needed=(gcc:gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang git:git cmake:cmake)
 
 packages() {
     local missing=() entry
@@ -62,8 +62,10 @@ lint() {
 seeds() {
     local at=tests/fuzz/corpus cc=(gcc -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables)
     local c='int one = 1, zero; const int four = 4; int g(void) { return one + zero; } int f(void) { return g() + four; }'
+    local typed='struct n { struct n *next; _Atomic int hits[4]; union { long l; char c : 3; }; } n[2]; static volatile int v[3];'
     mkdir -p "$at"/{elf,map,object,record}
     gcc -g -O1 -c fixtures/common/table.c -o "$at/elf/object"
+    gcc -g -fdebug-types-section -fPIC -shared -nostdlib -xc - -o "$at/elf/types" <<<"$typed"
     gcc -O1 -fPIC -shared -nostdlib fixtures/common/table.c -o "$at/elf/shared"
     "${cc[@]}" -m32 -xc -c - -o "$at/elf/object32" <<<"$c"
     "${cc[@]}" -xc -c - -o "$at/object/object" <<<"$c"
@@ -71,6 +73,10 @@ seeds() {
     ar rcs "$at/object/archive" "$at/object/object"
     ld -e f "$at/object/object" -o "$at/elf/program" -Map "$at/map/object"
     ld -e f --whole-archive "$at/object/archive" -o /dev/null -Map "$at/map/archive"
+    local linker
+    for linker in ld.gold ld.lld mold; do
+        ! command -v "$linker" >/dev/null || "$linker" -e f "$at/object/object" -o "$at/elf/$linker" -Map="$at/map/$linker"
+    done
     cp tests/fuzz/seeds/record/* "$at/record/"
 }
 

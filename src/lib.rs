@@ -3,7 +3,7 @@
 //! Two rivers, one mouth:
 //!
 //! ```text
-//! static   path ─▶ Image ─▶ Objects ─▶ Lines ─▶ Findings ──────────────────────────────┐
+//! static   path ─▶ Image ─▶ Objects, Types ─▶ Lines ─▶ Findings ───────────────────────┐
 //!                              └──────── two of them ─▶ Diff ─▶ Suspects ──────────────┤
 //!                                                                                      ├─▶ Report
 //! dynamic  build ─▶ Capture ─▶ Plan ─▶ Variants ─▶ Record ─▶ Estimates ─▶ Verdict ─────┘
@@ -22,6 +22,7 @@ pub mod open;
 
 pub mod image;
 pub mod objects;
+pub mod types;
 
 pub mod layout;
 

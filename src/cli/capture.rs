@@ -88,7 +88,7 @@ fn page(capture: &Capture, proofs: &[Result<()>]) -> Page {
     }
     let mut notes: Vec<String> =
         capture.unseen.iter().map(|u| format!("not captured: {}: {}", u.path, u.how)).collect();
-    notes.extend(capture.links.iter().filter_map(Captured::problem));
+    notes.extend(capture.links.iter().flat_map(Captured::problems));
     notes.extend(capture.problems.iter().cloned());
     notes.extend(capture.skipped.iter().map(|(why, count)| format!("left out: {count}: {why}")));
     notes.push(format!("stored in {}", capture.store.display()));

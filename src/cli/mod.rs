@@ -9,6 +9,7 @@ pub mod format;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod variants;
 pub mod verdict;
 
 use std::error::Error as _;
@@ -40,6 +41,7 @@ enum Command {
     Scan(scan::ScanArgs),
     Diff(diff::DiffArgs),
     Capture(capture::CaptureArgs),
+    Variants(variants::VariantsArgs),
     Verdict(verdict::VerdictArgs),
 }
 
@@ -77,6 +79,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
         Command::Scan(args) => scan::run(args, out),
         Command::Diff(args) => diff::run(args, out),
         Command::Capture(args) => capture::run(args, out),
+        Command::Variants(args) => variants::run(args, cli.quiet, out),
         Command::Verdict(args) => verdict::run(args, out),
     }
 }

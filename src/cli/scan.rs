@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::format::Format;
 use crate::error::{Exit, Result};
 use crate::image::Image;
+use crate::types::DebugSections;
 use crate::units::LineSize;
 use crate::{open, report, rules};
 
@@ -28,7 +29,9 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
     let bytes = open::map(&args.image)?;
     let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let scan = rules::scan(&image, args.line)?;
+    let debug = DebugSections::of(&image);
+    let types = debug.as_ref().map(DebugSections::read);
+    let scan = rules::scan(&image, types.as_ref(), args.line)?;
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

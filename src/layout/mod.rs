@@ -70,6 +70,12 @@ impl<'i> Lines<'i> {
         self.objects.get(index as usize)
     }
 
+    /// Begins inside another object.
+    #[must_use]
+    pub fn is_nested(&self, index: u32) -> bool {
+        self.nested.get(index as usize).copied().unwrap_or_default()
+    }
+
     /// Totals by section index, and of the whole image. (A line on the seam of two sections is shared in the image
     /// though in neither section, so the image's `lines_shared` is no sum.)
     #[must_use]
@@ -129,7 +135,7 @@ impl<'i> Lines<'i> {
     }
 
     fn mate_range(&self, index: u32) -> Option<Range<usize>> {
-        if *self.nested.get(index as usize)? {
+        if self.is_nested(index) {
             return None;
         }
         let object = self.object(index)?;

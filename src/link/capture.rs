@@ -229,12 +229,26 @@ fn settle(capture: &mut Capture, finished: Vec<Captured>, written: &[Written], s
             Some(path) if *path == link.output => false,
             _ => super::store::hash_file(&link.output).is_ok_and(|h| h != link.output_hash),
         };
+        let copies = written.iter().filter(|w| w.hash == link.output_hash && w.path != link.output);
+        let below = |w: &Written| Some(w.path.strip_prefix(&capture.root).ok()?.to_string_lossy().into_owned());
+        link.copies = copies.filter_map(below).collect();
+        link.ordered_by.extend(optimised_later(&link.output));
         name_temporaries(&mut link, capture, started);
         links.push(link);
     }
     links.reverse();
     capture.links = links;
     capture.skipped = skipped;
+}
+
+/// What has laid out, or is meant to lay out, the linked file after the link.
+fn optimised_later(output: &Path) -> Option<String> {
+    let bytes = crate::open::map(output).ok()?;
+    let has = |name: &str| content::has_section(&bytes, name);
+    if has(".bolt.") || has(".note.bolt_info") {
+        return Some("BOLT, after the link".to_owned());
+    }
+    has(".llvm_bb_addr_map").then(|| "a post-link optimiser, if one follows (.llvm_bb_addr_map)".to_owned())
 }
 
 /// A compiler's temporary is gone by now: it is named after the source that it was compiled from (`temporary:hot.c`).

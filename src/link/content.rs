@@ -46,6 +46,32 @@ pub fn lto_members(bytes: &[u8]) -> Vec<String> {
     lto.map(|m| String::from_utf8_lossy(m.name()).into_owned()).collect()
 }
 
+/// Whether an input is LLVM's bitcode, or an archive with such a member.
+#[must_use]
+pub fn holds_bitcode(bytes: &[u8]) -> bool {
+    each_object(bytes).any(|object| object.starts_with(BITCODE))
+}
+
+/// Whether an object, a linked file or a member of an archive has a section whose name begins so.
+#[must_use]
+pub fn has_section(bytes: &[u8], name: &str) -> bool {
+    let has = |object: &[u8]| {
+        let file = object::File::parse(object).ok()?;
+        file.sections().any(|s| s.name_bytes().is_ok_and(|n| n.starts_with(name.as_bytes()))).then_some(())
+    };
+    each_object(bytes).any(|object| has(object).is_some())
+}
+
+/// The members of an archive, or what is none itself.
+fn each_object(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let archive = ArchiveFile::parse(bytes).ok();
+    let itself = archive.is_none().then_some(bytes);
+    let members = archive
+        .into_iter()
+        .flat_map(move |a| a.members().flatten().filter_map(|m| m.data(bytes).ok()).collect::<Vec<_>>());
+    itself.into_iter().chain(members)
+}
+
 /// The source that an object was compiled from, as its first `STT_FILE` symbol names it.
 #[must_use]
 pub fn source(bytes: &[u8]) -> Option<String> {

@@ -123,6 +123,7 @@ impl<'a> Session<'a> {
             makes: makes(&held.words),
             output_hash: String::new(),
             output: held.output,
+            copies: Vec::new(),
             post_processed: false,
             linker: Linker { hash: self.store.put_file(&held.program)?, path: held.program, argv0: held.argv0 },
             sysroot: held.words.sysroot.clone(),
@@ -132,12 +133,15 @@ impl<'a> Session<'a> {
             inputs: Vec::new(),
             in_place: Vec::new(),
             lto: Vec::new(),
+            ordered_by: Vec::new(),
         };
         for plugin in held.words.plugins {
             let path = link.folder.join(plugin);
             link.in_place.push(InPlace { hash: store::hash_file(&path)?, path });
         }
         self.gather_inputs(&mut link, &paths::dependencies(&rule), &map)?;
+        link.ordered_by = link.ordering_options().map(str::to_owned).collect();
+        link.ordered_by.extend(self.profile(&link));
         let beside = store::hash_file(&held.beside.path().join("out").join(file_name(&link.output)))?;
         Ok((link, beside))
     }
@@ -224,7 +228,7 @@ impl<'a> Session<'a> {
             };
             self.lto_members.insert(stored.input.hash.clone(), members);
         }
-        let compiled_late = map.contains(".ltrans") || map.contains(".lto.");
+        let compiled_late = [".ltrans", ".lto.", "lto.tmp"].iter().any(|late| map.contains(late));
         for member in self.lto_members.get(&stored.input.hash).into_iter().flatten() {
             if member.is_empty() {
                 link.lto.push(name.clone());
@@ -233,6 +237,21 @@ impl<'a> Session<'a> {
             }
         }
         Ok(())
+    }
+
+    /// lld sorts functions by the call graph that a profile left in the objects.
+    fn profile(&self, link: &Captured) -> Option<String> {
+        const PROFILE: &str = ".llvm.call-graph-profile";
+        let lld = link.linker.path.to_string_lossy().contains("lld");
+        let off = link.words.iter().any(|w| {
+            matches!(w, Word::Plain(text) if matches!(text.trim_start_matches('-'), "no-call-graph-profile-sort" | "call-graph-profile-sort=none"))
+        });
+        let objects = link.inputs.iter().filter(|s| lld && !off && matches!(s.form, Form::Object | Form::Archive));
+        let sorted = |s: &&Stored| {
+            crate::open::map(&self.store.path(&s.input.hash)).is_ok_and(|b| content::has_section(&b, PROFILE))
+        };
+        let found = objects.filter(|s| !s.input.system).find(sorted)?;
+        Some(format!("a profile ({PROFILE} in {})", found.input.name))
     }
 
     fn inside_a_link(&self, pid: pid_t) -> bool {
@@ -253,7 +272,15 @@ impl<'a> Session<'a> {
 impl Watch for Session<'_> {
     fn exec(&mut self, pid: pid_t) -> Result<Next> {
         let Ok(program) = fs::read_link(proc(pid, "exe")) else { return Ok(Next::Go) };
-        if !is_linker(&program) || self.inside_a_link(pid) {
+        if !is_linker(&program) {
+            return Ok(Next::Go);
+        }
+        // rustc's `gcc-ld/ld.lld` turns into `rust-lld`: a replay needs both.
+        if let Some(Linking::Captured(link, _)) = self.linking.get_mut(&pid) {
+            link.in_place.push(InPlace { hash: store::hash_file(&program)?, path: program });
+            return Ok(Next::Go);
+        }
+        if self.inside_a_link(pid) {
             return Ok(Next::Go);
         }
         match self.read(pid, program) {
@@ -315,7 +342,7 @@ impl Watch for Session<'_> {
             }
         };
         link.output_hash = self.store.put_file(&link.output)?;
-        if link.output_hash != beside && !link.random_build_id() {
+        if link.output_hash != beside && !link.random_build_id() && !link.holds_its_path() {
             let name = &link.name;
             self.problems.push(format!("{name}: the linker gave other bytes when the same link was done twice"));
         }

@@ -19,7 +19,9 @@ pub use capture::{Build, Request, capture};
 pub use replay::Link;
 pub use slot::{Populated, Tree, populate_slot};
 pub use store::hash_file;
-pub use stored::{Capture, Captured, ENVIRONMENT, Form, InPlace, Linker, Makes, SCHEMA, Stored, Unseen};
+pub use stored::{
+    Capture, Captured, ENVIRONMENT, Form, Glob, InPlace, Linker, Makes, SCHEMA, Stored, Unseen, lto_hint,
+};
 pub use words::Word;
 
 use std::collections::BTreeMap;
@@ -45,7 +47,7 @@ pub struct Input {
 pub struct Linked {
     /// The text of the link map.
     pub map: String,
-    /// File name as the map prints it → index into [`Relink::inputs`].
+    /// File name as the map prints it ([`crate::image::map::plain`]) → index into [`Relink::inputs`].
     pub files: BTreeMap<String, usize>,
 }
 
@@ -55,6 +57,16 @@ pub trait Relink: Sync {
 
     /// The pristine bytes of an input.
     fn bytes(&self, input: usize) -> Result<Bytes>;
+
+    /// The names of those inputs whose order is not the build's own, in their order; none where all stand as built.
+    fn order(&self) -> &[String] {
+        &[]
+    }
+
+    /// Whether the linker makes equal sections one (`--icf`): a changed one may come apart from the others.
+    fn folds(&self) -> bool {
+        false
+    }
 
     /// Links again into `output`: the same linker, arguments, folder and environment, with the inputs in `replaced`
     /// changed. Nothing is left at `output` when it fails.

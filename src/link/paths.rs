@@ -46,14 +46,17 @@ pub fn relative_means(root: &Path, folder: &Path, text: &str, path: &Path) -> bo
 }
 
 /// The files named by a make rule that a linker wrote (`--dependency-file`), in order, each once. GNU ld writes names
-/// raw, lld escapes spaces and `#` with a backslash and `$` by doubling.
+/// raw, lld escapes spaces and `#` with a backslash and `$` by doubling. mold writes all of them raw on one line, where
+/// spaces part nothing for sure; the rules of one name each that follow are read instead.
 #[must_use]
 pub fn dependencies(text: &str) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
-    let rule = text.lines().skip(1).take_while(|l| l.starts_with(' '));
-    let first = text.lines().next().and_then(|l| l.split_once(": ")).map(|(_, rest)| rest);
+    let first = text.lines().next().and_then(|l| l.split_once(": ")).map_or("", |(_, rest)| rest);
+    let one_line = !first.trim_end().is_empty() && !first.trim_end().ends_with('\\');
+    let rule = text.lines().skip(1).filter(|_| !one_line).take_while(|l| l.starts_with(' '));
+    let rules = text.lines().skip(1).filter(|_| one_line).filter_map(|l| l.strip_suffix(':'));
     let mut files = Vec::new();
-    for line in first.into_iter().chain(rule) {
+    for line in rule.chain(rules) {
         let name = line.trim_start().trim_end_matches('\\').trim_end();
         let name = if Path::new(name).exists() { name.to_owned() } else { unescape(name) };
         if !name.is_empty() && seen.insert(name.clone()) {
@@ -72,11 +75,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_read_in_both_dialects() {
+    fn rules_are_read_in_all_dialects() {
         let gnu = "x: \\\n  /usr/lib/crt1.o \\\n  ./liba.a \\\n  ./liba.a\n\n./liba.a:\n";
         assert_eq!(dependencies(gnu), ["/usr/lib/crt1.o", "./liba.a"]);
         let lld = "x: \\\n  a\\ b.o \\\n  c\\#.o\n\na\\ b.o:\n";
         assert_eq!(dependencies(lld), ["a b.o", "c#.o"]);
+        let mold = "x y: a b.o c.o\n\na b.o:\n\nc.o:\n";
+        assert_eq!(dependencies(mold), ["a b.o", "c.o"]);
         assert!(dependencies("").is_empty());
     }
 

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::image::map::plain;
 use crate::link::hold::{file_name, option};
 use crate::link::paths::{self, mirror};
 use crate::link::store::{self, Store};
@@ -31,6 +32,7 @@ pub struct Link {
     /// The capture's folder; scratch folders are made in it.
     folder: PathBuf,
     root: PathBuf,
+    order: Vec<String>,
     checked: OnceLock<std::result::Result<(), String>>,
 }
 
@@ -44,13 +46,75 @@ impl Link {
         // Absolute: the linker runs in another folder.
         let folder = folder.canonicalize().map_err(|e| Error::io(format!("opening {}", folder.display()), e))?;
         let store = if store.path("").is_absolute() { store } else { Arc::new(Store::open(folder.join("objects"))?) };
-        Ok(Link { captured, inputs, store, folder, root: root.to_owned(), checked: OnceLock::new() })
+        let (root, order) = (root.to_owned(), Vec::new());
+        Ok(Link { captured, inputs, store, folder, root, order, checked: OnceLock::new() })
     }
 
     /// What was captured.
     #[must_use]
     pub fn captured(&self) -> &Captured {
         &self.captured
+    }
+
+    /// The build's own loose objects, in the order of the link line: those whose order is free. An archive is searched
+    /// for what is missing so far, so it stays where it is, and so does what the system brings (`crti.o` … `crtn.o`).
+    #[must_use]
+    pub fn orderable(&self) -> Vec<String> {
+        let name = |at: &usize| {
+            let Some(Word::Input { input: Some(i), .. }) = self.captured.words.get(*at) else { return None };
+            self.inputs.get(*i).map(|input| input.name.clone())
+        };
+        self.places().iter().filter_map(name).collect()
+    }
+
+    /// Which words are orderable objects; one that is named twice is none.
+    fn places(&self) -> Vec<usize> {
+        let words = &self.captured.words;
+        let input = |w: &Word| match w {
+            Word::Input { prefix, input: Some(i), .. } if prefix.is_empty() => Some(*i),
+            _ => None,
+        };
+        let free = |i: usize| {
+            let own = |s: &Stored| s.form == Form::Object && !s.input.system && !s.in_place;
+            self.captured.inputs.get(i).is_some_and(own) && words.iter().filter(|w| input(w) == Some(i)).count() == 1
+        };
+        (0..words.len()).filter(|&at| words.get(at).and_then(input).is_some_and(free)).collect()
+    }
+
+    /// The same link with its [orderable](Link::orderable) objects in another order; all of them must be in `order`.
+    pub fn reordered(&self, order: &[String]) -> Result<Link> {
+        let doing = || format!("ordering the link of {}", self.captured.name);
+        let (places, names) = (self.places(), self.orderable());
+        if let Some(other) = order.iter().find(|o| !names.contains(o)) {
+            return Err(Error::input(doing(), format!("{other} is no object of the build on the link line"))
+                .hint("a plan fits the build that it was made for"));
+        }
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if order.len() != names.len() || sorted.len() != names.len() {
+            let problem = format!("{} objects are to be ordered, the link has {}", order.len(), names.len());
+            return Err(Error::input(doing(), problem));
+        }
+        let word = |name: &String| {
+            let at = names.iter().position(|n| n == name)?;
+            self.captured.words.get(*places.get(at)?).cloned()
+        };
+        let mut captured = self.captured.clone();
+        for (place, name) in places.iter().zip(order) {
+            if let (Some(slot), Some(word)) = (captured.words.get_mut(*place), word(name)) {
+                *slot = word;
+            }
+        }
+        Ok(Link {
+            captured,
+            inputs: self.inputs.clone(),
+            store: Arc::clone(&self.store),
+            folder: self.folder.clone(),
+            root: self.root.clone(),
+            order: order.to_vec(),
+            checked: self.checked.clone(),
+        })
     }
 
     /// The output as the build's own linker wrote it.
@@ -75,8 +139,11 @@ impl Link {
         let at = again.iter().zip(original.iter()).position(|(a, b)| a != b).unwrap_or(again.len().min(original.len()));
         let problem =
             format!("the bytes differ from offset {at:#x} on ({} bytes against {})", again.len(), original.len());
-        Err(Error::input(doing(), problem)
-            .hint("look at the capture's problems; a linker that is not deterministic cannot be varied"))
+        let hint = match self.captured.holds_its_path() {
+            true => "link with -soname: without it gold writes the output's path into a shared object",
+            false => "look at the capture's problems; a linker that is not deterministic cannot be varied",
+        };
+        Err(Error::input(doing(), problem).hint(hint))
     }
 
     /// The linker, its plugins, what is read in place and the store's copies are what they were when captured.
@@ -209,7 +276,7 @@ impl Link {
                 path
             };
             if let Some(index) = by_place.get(place.as_path()) {
-                files.insert(name, *index);
+                files.insert(plain(&name), *index);
             } else if !self.read_in_place(&place) {
                 return Err(Error::input(
                     format!("repeating the link of {}", self.captured.name),
@@ -217,7 +284,7 @@ impl Link {
                 )
                 .hint("capture the build again"));
             } else if let Some(index) = self.captured.inputs.iter().position(|s| s.path == place) {
-                files.insert(name, index);
+                files.insert(plain(&name), index);
             }
         }
         Ok(files)
@@ -237,6 +304,10 @@ impl Relink for Link {
         &self.inputs
     }
 
+    fn order(&self) -> &[String] {
+        &self.order
+    }
+
     fn bytes(&self, input: usize) -> Result<Bytes> {
         let doing = "reading an input of the link";
         let input = self.inputs.get(input).ok_or_else(|| Error::input(doing, format!("there is no input {input}")))?;
@@ -245,6 +316,10 @@ impl Relink for Link {
             Ok(meta) if meta.len() == 0 => Ok(Bytes::Owned(Vec::new())),
             _ => crate::open::map(&path),
         }
+    }
+
+    fn folds(&self) -> bool {
+        self.captured.folds()
     }
 
     fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked> {

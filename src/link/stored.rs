@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::link::Input;
+use crate::link::content;
 use crate::link::replay::Link;
 use crate::link::store::{self, Store};
 use crate::link::words::Word;
@@ -62,7 +63,7 @@ pub struct Linker {
     pub hash: String,
 }
 
-/// A file that a replay reads where it is: a plugin.
+/// A file that a replay reads where it is: a plugin, the linker that a wrapper turns into.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InPlace {
     pub path: PathBuf,
@@ -78,6 +79,10 @@ pub struct Captured {
     pub output: PathBuf,
     /// blake3 of the output as the build's own linker left it; its content is in the store.
     pub output_hash: String,
+    /// Paths below the build root at which the output lies too, byte for byte: cargo links `target/release/deps/x-HASH`
+    /// and puts it at `target/release/x`.
+    #[serde(default)]
+    pub copies: Vec<String>,
     /// The output was changed after the link: stripped, patched.
     pub post_processed: bool,
     pub linker: Linker,
@@ -91,6 +96,9 @@ pub struct Captured {
     pub in_place: Vec<InPlace>,
     /// Inputs that hold no machine code yet: link-time optimisation.
     pub lto: Vec<String>,
+    /// What lays out code or data instead of the order of the link: a list of symbols, a profile, a tool that comes after.
+    #[serde(default)]
+    pub ordered_by: Vec<String>,
 }
 
 impl Captured {
@@ -100,11 +108,63 @@ impl Captured {
         self.words.iter().any(|w| matches!(w, Word::Plain(text) if text.ends_with("-build-id=uuid")))
     }
 
-    /// What a reader of the measurement has to know about the link, in one sentence.
+    /// Whether equal sections are made one: the last `--icf=…` counts.
+    pub(super) fn folds(&self) -> bool {
+        let icf = |w: &Word| match w {
+            Word::Plain(text) => text.trim_start_matches('-').strip_prefix("icf=").map(|how| how != "none"),
+            _ => None,
+        };
+        self.words.iter().rev().find_map(icf).unwrap_or(false)
+    }
+
+    /// gold takes the path that it writes to for the name of a shared object that is given none (`-soname`): the path ends
+    /// in the bytes.
+    pub(super) fn holds_its_path(&self) -> bool {
+        let named = |w: &Word| {
+            let Word::Plain(text) = w else { return false };
+            let option = text.trim_start_matches('-');
+            option.starts_with("soname") || text == "-h"
+        };
+        let gold = self.linker.path.to_string_lossy().contains("gold");
+        gold && self.makes == Makes::SharedObject && !self.words.iter().any(named)
+    }
+
+    /// Options by which the linker is told an order, as they were written.
+    pub(super) fn ordering_options(&self) -> impl Iterator<Item = &str> {
+        const ORDERING: [&str; 8] = [
+            "symbol-ordering-file",
+            "section-ordering-file",
+            "call-graph-ordering-file",
+            "shuffle-sections",
+            "reverse-sections",
+            "bp-startup-sort",
+            "bp-compression-sort",
+            "irpgo-profile",
+        ];
+        self.words.iter().filter_map(|word| {
+            let (Word::Plain(text) | Word::Input { prefix: text, .. }) = word else { return None };
+            let option = text.split('=').next().unwrap_or_default();
+            ORDERING.contains(&option.trim_start_matches('-')).then_some(option)
+        })
+    }
+
+    /// What a reader of the measurement has to know about the link, a sentence each.
     #[must_use]
-    pub fn problem(&self) -> Option<String> {
-        let sentence = "was changed after the link (strip, objcopy?): what is measured is the file as linked";
-        self.post_processed.then(|| format!("{} {sentence}", self.name))
+    pub fn problems(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut all = Vec::new();
+        if self.post_processed {
+            all.push(format!(
+                "{name} was changed after the link (strip, objcopy?): what is measured is the file as linked"
+            ));
+        }
+        if !self.ordered_by.is_empty() {
+            all.push(format!(
+                "{name} is laid out by {}: the order of the link is not its layout",
+                self.ordered_by.join(" and ")
+            ));
+        }
+        all
     }
 
     /// Made by a build tool to learn about the compiler or to steer the build, not for its user: cmake's checks,
@@ -222,16 +282,26 @@ impl Capture {
     pub fn select(&self, glob: Option<&str>) -> Result<Link> {
         let doing = "choosing the link";
         let wanted = glob.map(Glob::new).transpose()?;
-        let found: Vec<&Captured> = match &wanted {
-            Some(glob) => self.links.iter().filter(|l| glob.matches(&l.name)).collect(),
-            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable && !l.is_probe()).collect(),
+        let found: Vec<Captured> = match &wanted {
+            Some(glob) => self.meant(glob),
+            None => self.links.iter().filter(|l| l.makes != Makes::Relocatable && !l.is_probe()).cloned().collect(),
         };
         match found.as_slice() {
             [one] => self.open(one),
             [] => Err(self.no_match(doing, glob, wanted.as_ref())),
-            several => Err(Error::input(doing, format!("the build linked several: {}", names(several)))
+            several => Err(Error::input(doing, format!("the build linked several: {}", names(several.iter())))
                 .hint("name one with --link, a glob on the output's path")),
         }
+    }
+
+    /// The links whose output the glob names; where there is none, those of which it names a copy, under that name.
+    fn meant(&self, glob: &Glob) -> Vec<Captured> {
+        let own: Vec<Captured> = self.links.iter().filter(|l| glob.matches(&l.name)).cloned().collect();
+        let copied = |link: &Captured| {
+            let copy = link.copies.iter().find(|c| glob.matches(c))?;
+            Some(Captured { name: copy.clone(), output: self.root.join(copy), ..link.clone() })
+        };
+        if own.is_empty() { self.links.iter().filter_map(copied).collect() } else { own }
     }
 
     fn no_match(&self, doing: &str, glob: Option<&str>, wanted: Option<&Glob>) -> Error {
@@ -241,7 +311,7 @@ impl Capture {
                 format!("{} was written, but its link was not captured: {}", unseen.path, unseen.how),
             );
         }
-        let all = names(&self.links.iter().collect::<Vec<_>>());
+        let all = names(self.links.iter());
         match glob {
             Some(glob) => Error::input(doing, format!("no link matches `{glob}`; the build linked {all}")),
             None => Error::input(doing, format!("the build linked no program and no shared object, only {all}")),
@@ -254,10 +324,25 @@ impl Capture {
             let more = link.lto.len() - 1;
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
             let problem = format!("{file}{more} is compiled for link-time optimisation: it holds no sections to move");
-            return Err(Error::input(format!("opening the link of {}", link.name), problem)
-                .hint("build without -flto (cargo: lto = \"off\")"));
+            let llvm = link.inputs.iter().filter(|s| file.starts_with(&s.input.name)).any(|s| {
+                let bytes = crate::open::map(&self.object(&s.input.hash));
+                bytes.is_ok_and(|b| content::holds_bitcode(&b))
+            });
+            return Err(Error::input(format!("opening the link of {}", link.name), problem).hint(lto_hint(file, llvm)));
         }
         Link::new(link.clone(), Arc::new(Store::open(self.store.join("objects"))?), self.store.clone(), &self.root)
+    }
+}
+
+/// The flag to drop, for an input that is compiled for link-time optimisation, by LLVM or by gcc.
+#[must_use]
+pub fn lto_hint(input: &str, llvm: bool) -> &'static str {
+    match llvm {
+        true if input.contains(".rcgu.o") || input.contains(".rlib") => {
+            "build without -C linker-plugin-lto (cargo: lto = \"off\")"
+        }
+        true => "build without -flto or -flto=thin (clang)",
+        false => "build without -flto (gcc)",
     }
 }
 
@@ -265,10 +350,13 @@ fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn names(links: &[&Captured]) -> String {
+/// What build tools link to learn something comes last.
+fn names<'a>(links: impl Iterator<Item = &'a Captured>) -> String {
     const SHOWN: usize = 12;
-    let mut names: Vec<&str> = links.iter().take(SHOWN).map(|l| l.name.as_str()).collect();
-    if links.len() > SHOWN {
+    let (probes, mut all): (Vec<&Captured>, Vec<&Captured>) = links.partition(|l| l.is_probe());
+    all.extend(probes);
+    let mut names: Vec<&str> = all.iter().take(SHOWN).map(|l| l.name.as_str()).collect();
+    if all.len() > SHOWN {
         names.push("…");
     }
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
@@ -276,13 +364,13 @@ fn names(links: &[&Captured]) -> String {
 
 /// A shell glob on a path: `*` and `?` stay within one folder, `**` does not; without a `/` it looks at the name only.
 #[derive(Debug)]
-struct Glob {
+pub struct Glob {
     regex: regex::Regex,
     name_only: bool,
 }
 
 impl Glob {
-    fn new(glob: &str) -> Result<Glob> {
+    pub fn new(glob: &str) -> Result<Glob> {
         let mut pattern = String::from("^");
         let mut rest = glob.trim_start_matches("./");
         let name_only = !rest.contains('/');
@@ -303,7 +391,8 @@ impl Glob {
         Ok(Glob { regex, name_only })
     }
 
-    fn matches(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.regex.is_match(if self.name_only { name } else { path })
     }

@@ -4,6 +4,7 @@
 //! that starts at 0 does not collide with anything. Sizes are `st_size`, never the gap to the next symbol.
 
 mod class;
+mod declared;
 mod identity;
 mod name;
 
@@ -15,6 +16,7 @@ use crate::image::{Home, Image, SymbolKind};
 use crate::units::{Addr, Span};
 
 pub use class::{Class, Metadata};
+pub use declared::{Declared, declared};
 pub use identity::{Key, stem};
 pub use name::contended_by_name;
 

@@ -5,4 +5,5 @@ pub mod markdown;
 pub mod page;
 pub mod scan;
 pub mod table;
+pub mod variants;
 pub mod verdict;

@@ -1,6 +1,6 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Subject};
 use crate::rules::{Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
@@ -23,10 +23,17 @@ pub fn page(scan: &Scan, all: bool) -> Page {
     }
     if !scan.findings.is_empty() {
         page.blocks.push(Block::Table(findings(scan, all)));
-        page.notes.push(
-            "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is not known."
-                .to_string(),
-        );
+        let known = match image.types_from {
+            None => {
+                "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
+                 not known."
+            }
+            Some(_) => {
+                "Known from symbols, and from types in shared-tail and shared-elements; who reads and writes is not \
+                 known."
+            }
+        };
+        page.notes.push(known.to_string());
     }
     if image.symbols_from != crate::image::SymbolsFrom::Symtab {
         page.notes.push("Stripped: only the dynamic symbols (.dynsym) were read; local objects are not seen.".into());
@@ -80,12 +87,17 @@ fn sections(scan: &Scan, all: bool) -> Table {
 }
 
 fn findings(scan: &Scan, all: bool) -> Table {
-    let heads = ["severity", "rule", "object", "section", ">size (bytes)", ">phase", "with", ">cost (bytes)", "advice"];
+    let mut heads =
+        vec!["severity", "rule", "object", "section", ">size (bytes)", ">phase", "with", ">cost (bytes)", "advice"];
+    let typed = scan.image.types_from.is_some();
+    if typed {
+        heads.insert(3, "declared");
+    }
     let mut table = Table::new("findings", &heads);
     let shown = if all { scan.findings.len() } else { FINDINGS };
     for finding in top(&scan.findings, shown) {
         let subject = &finding.subject;
-        table.rows.push(vec![
+        let mut row = vec![
             format!("{:?}", finding.severity).to_lowercase(),
             finding.rule.to_string(),
             subject.name.clone(),
@@ -95,7 +107,11 @@ fn findings(scan: &Scan, all: bool) -> Table {
             with(finding, all),
             finding.cost_bytes.map_or_else(|| "?".to_string(), |c| c.to_string()),
             finding.advice.clone(),
-        ]);
+        ];
+        if typed {
+            row.insert(3, declared(subject));
+        }
+        table.rows.push(row);
     }
     table.more = more(scan.findings.len(), shown, "findings");
     table
@@ -119,6 +135,12 @@ fn top(findings: &[Finding], shown: usize) -> Vec<&Finding> {
     picked.into_iter().take(shown).filter_map(|rank| findings.get(rank)).collect()
 }
 
+/// `file:line`, with the last part of the file's path.
+fn declared(subject: &Subject) -> String {
+    let file = subject.file.as_deref().and_then(|f| f.rsplit('/').next());
+    file.zip(subject.line).map_or_else(String::new, |(file, line)| format!("{file}:{line}"))
+}
+
 /// The others on the line; two of them unless all are wanted.
 fn with(finding: &Finding, all: bool) -> String {
     let shown = if all { finding.others.len() } else { 2 };
@@ -135,4 +157,65 @@ pub(super) fn more(of: usize, shown: usize, what: &str) -> Option<String> {
 
 fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>) -> String {
     counts.iter().map(|(name, n)| format!("{n} {}", name.as_ref())).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Evidence, Severity};
+    use crate::image::{Class, Facts, Kind, SymbolsFrom};
+    use crate::layout::Counts;
+    use crate::rules::{SCHEMA, Totals};
+    use crate::units::{Addr, Phase};
+
+    fn subject(name: &str, address: u64, size: u64, type_name: &str) -> Subject {
+        Subject {
+            name: name.to_string(),
+            section: ".bss".to_string(),
+            address: Addr(address),
+            size,
+            phase: Phase((address % 64) as u32),
+            type_name: Some(type_name.to_string()),
+            file: Some("src/io/threads.c".to_string()),
+            line: Some(12),
+        }
+    }
+
+    fn finding(rule: &'static str, subject: Subject, others: Vec<Subject>, advice: &str, cost: u64) -> Finding {
+        let (severity, evidence) = (Severity::Medium, Evidence::Typed);
+        let (advice, cost_bytes) = (advice.to_string(), Some(cost));
+        Finding { rule, severity, evidence, subject, others, readers: None, writers: None, advice, cost_bytes }
+    }
+
+    #[test]
+    fn what_types_tell() {
+        let facts = Facts {
+            path: "server".to_string(),
+            kind: Kind::Pie,
+            machine: "x86_64".to_string(),
+            class: Class::Elf64,
+            build_id: None,
+            line_size: 64,
+            symbols_from: SymbolsFrom::Symtab,
+            types_from: Some("dwarf".to_string()),
+        };
+        let counts = Counts { objects: 3, small: 3, lines_shared: 1, ..Counts::default() };
+        let reads = subject("io_reads", 0x4040, 64, "_Atomic long[8]");
+        let (lock, stats) = (subject("lock", 0x4080, 40, "pthread_mutex_t"), subject("stats", 0x40a8, 8, "long"));
+        let scan = Scan {
+            schema: SCHEMA,
+            problems: Vec::new(),
+            skipped: [("types of another size than their symbol".to_string(), 1)].into(),
+            image: facts,
+            totals: Totals { counts, classes: [("bss", 3)].into() },
+            sections: vec![SectionCounts { name: ".bss".to_string(), index: 24, counts }],
+            findings: vec![
+                finding("shared-elements", reads, Vec::new(), "an aligned start does not separate them", 448),
+                finding("shared-tail", lock, vec![stats], "tail line still shared with stats", 24),
+            ],
+        };
+        let mut out = Vec::new();
+        crate::report::table::write(&page(&scan, false), &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
 }

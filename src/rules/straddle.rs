@@ -1,34 +1,36 @@
 //! Rule `straddle`: an object that would fit a line lies on two. Every use of it may cost two misses instead of one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Ranked, silent, subject};
+use super::{Ranked, Seen, silent};
 use crate::finding::{Evidence, Finding, Severity};
-use crate::image::Image;
-use crate::layout::Lines;
 use crate::objects::{Class, Object, contended_by_name};
 
+/// `apart`: arrays whose elements should not share a line; to keep them on one would be the opposite advice.
 pub(super) fn find(
-    image: &Image<'_>,
-    lines: &Lines<'_>,
+    seen: &Seen<'_, '_>,
+    apart: &BTreeSet<u32>,
     ranked: &mut Vec<Ranked>,
     skipped: &mut BTreeMap<String, u64>,
 ) {
-    for object in lines.objects.iter().filter(|o| o.span.straddles(lines.line)) {
-        if let Some(reason) = silent(object.class) {
+    let line = seen.lines.line;
+    for (index, object) in (0u32..).zip(&seen.lines.objects).filter(|(_, o)| o.span.straddles(line)) {
+        let better = apart.contains(&index).then_some("straddling, but its elements are better on lines of their own");
+        if let Some(reason) = silent(object.class).or(better) {
             *skipped.entry(reason.to_string()).or_insert(0) += 1;
             continue;
         }
+        let Some(subject) = seen.subject(index) else { continue };
         let (severity, weight) = rank(object);
         let align = object.span.size.next_power_of_two();
-        let phase = u64::from(lines.line.phase_of(object.span.start).0);
+        let phase = u64::from(line.phase_of(object.span.start).0);
         ranked.push(Ranked {
             weight,
             finding: Finding {
                 rule: "straddle",
                 severity,
                 evidence: Evidence::Static,
-                subject: subject(image, lines, object),
+                subject,
                 others: Vec::new(),
                 readers: None,
                 writers: None,

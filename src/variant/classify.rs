@@ -91,7 +91,8 @@ fn structure(section: &Section) -> Option<&'static str> {
 
 /// The family of an allowed name, the flags it must have, and those it must not have.
 ///
-/// Names with two dots (`.data..percpu`) are the kernel's, which has a list of its own.
+/// Names with two dots (`.data..percpu`) are the kernel's, which has a list of its own; but for those of LLVM's private
+/// constants, whose names begin with `.L` (`.rodata..Lanon.…` in Rust).
 fn allowed(name: &str) -> Option<(Family, u64, u64)> {
     // stem, whether `.data.x` is allowed too, family, flags required, flags forbidden
     const STEMS: [(&str, bool, Family, u64, u64); 9] = [
@@ -107,12 +108,12 @@ fn allowed(name: &str) -> Option<(Family, u64, u64)> {
     ];
     STEMS.iter().find_map(|&(stem, open, family, required, forbidden)| {
         let rest = name.strip_prefix(stem)?;
-        (rest.is_empty() || (open && single_dot(rest))).then_some((family, required, forbidden))
+        (rest.is_empty() || (open && variable(rest))).then_some((family, required, forbidden))
     })
 }
 
-fn single_dot(rest: &str) -> bool {
-    rest.starts_with('.') && !rest.starts_with("..")
+fn variable(rest: &str) -> bool {
+    rest.starts_with('.') && (!rest.starts_with("..") || rest.starts_with("..L"))
 }
 
 fn c_identifier(name: &str) -> bool {
@@ -139,6 +140,8 @@ mod tests {
             (".rodata.table", A),
             (".tdata", A | WRITE | TLS),
             (".lrodata", A),
+            (".rodata..Lanon.0f.3", A),
+            (".data..L__unnamed_1", A | WRITE),
             (".text.unlikely._Z1fv", A | EXEC),
         ] {
             assert!(classify(&section(name, flags)).paddable(), "{name}");

@@ -190,12 +190,15 @@ pub fn random_lead(base: &Program, rng: &mut impl Rng) -> Lead {
 }
 
 /// Every paddable unit with bytes on a boundary of `data` or `text` bytes (powers of two), with its tail padded to the
-/// next one, so that each unit owns its lines. Promised where the boundary is a line or more.
+/// next one, so that each unit owns its lines. Promised where the boundary is a line or more; 0 leaves a family alone.
 #[must_use]
 pub fn align_all(program: &Program, data: u64, text: u64) -> Plan {
     let mut plan = Plan { kind: "align-all".into(), ..Plan::default() };
     for unit in movable(program) {
-        let align = if unit.class == Class::Paddable(Family::Text) { text } else { data }.max(1);
+        let align = if unit.class == Class::Paddable(Family::Text) { text } else { data };
+        if align <= 1 {
+            continue;
+        }
         plan.aligns.insert(unit.key.clone(), align);
         plan.pads.insert(unit.key.clone(), unit.size.next_multiple_of(align) - unit.size);
         if align % LINE == 0 {
@@ -230,6 +233,22 @@ pub fn matched_report(common: &Common, missed: &[&[Unmatched]]) -> Matched {
         inside_moved: named(|_| true),
         rigid: named(|unit| unit.align >= 32),
     }
+}
+
+/// Written data that keeps different neighbours or phases in the two versions in at least half of the drawn layouts,
+/// with a reason each: there the layouts average nothing out, and what the difference costs would be taken for the code.
+/// `drawn` are the units that each layout missed. What is only read or executed is left to the names in the report: its
+/// phase costs percents, a shared line that is written costs factors.
+#[must_use]
+pub fn held_apart(base: &Program, drawn: &[&[Unmatched]]) -> Vec<String> {
+    let mut times: BTreeMap<&UnitKey, (usize, &str)> = BTreeMap::new();
+    for missed in drawn {
+        let each: BTreeMap<&UnitKey, &str> = missed.iter().map(|(key, why)| (key, why.as_str())).collect();
+        each.into_iter().for_each(|(key, why)| times.entry(key).or_insert((0, why)).0 += 1);
+    }
+    let written = |key: &UnitKey| base.unit(key).is_some_and(|u| base.baseline.written(&u.output) && !cold(&u.output));
+    let often = times.into_iter().filter(|(key, (n, _))| 2 * n >= drawn.len() && written(key));
+    often.map(|(key, (_, why))| format!("{key} ({why})")).collect()
 }
 
 fn movable(program: &Program) -> impl Iterator<Item = &Unit> {
@@ -271,7 +290,7 @@ fn cold(output: &str) -> bool {
     STEMS.iter().any(|stem| output.starts_with(stem)) || NAMES.contains(&output)
 }
 
-fn thread_local(output: &str) -> bool {
+pub(super) fn thread_local(output: &str) -> bool {
     output.starts_with(".tdata") || output.starts_with(".tbss")
 }
 

@@ -6,6 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rand::Rng;
+
+use super::draw::random_targets;
 use super::make::{Aim, Unmatched};
 use super::program::Program;
 use super::solve::solve;
@@ -46,6 +49,33 @@ pub fn together(base: &Program, patched: &Program, common: &Common, targets: &Ta
         aim.lines = lines;
     }
     Joint { targets: aim.targets, lines: aim.lines, differences }
+}
+
+/// How often a landing is drawn anew because the two versions cannot share their lines alike on it.
+const DRAWS: usize = 16;
+
+/// A drawn landing for both versions: the first of the drawn ones on which the same units share a line in both. If there
+/// is none, the one that comes closest is taken, and what differs is named.
+#[must_use]
+pub fn random_joint(base: &Program, patched: &Program, common: &Common, rng: &mut impl Rng) -> Joint {
+    let lead = Lead::new();
+    // Whether a fresh draw changes what stands at and before this unit.
+    let drawn = |key: &UnitKey| base.unit(key).is_some_and(|u| u.class.paddable());
+    let mut best: Option<Joint> = None;
+    for _ in 0..DRAWS {
+        let targets = random_targets(base, patched, rng);
+        let joint = together(base, patched, common, &targets, &lead);
+        let done = joint.differences.is_empty();
+        if best.as_ref().is_none_or(|b| joint.differences.len() < b.differences.len()) {
+            best = Some(joint);
+        }
+        // What no draw can change (the start of an output section) is the same in each: stop when nothing is left that
+        // a draw could change.
+        if done || !best.as_ref().is_some_and(|b| b.differences.iter().any(|(key, _)| drawn(key))) {
+            break;
+        }
+    }
+    best.unwrap_or_default()
 }
 
 /// The distances between neighbours in a landing of `program` that another version shall follow. `places` are addresses

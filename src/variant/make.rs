@@ -1,19 +1,19 @@
 //! A plan, linked and proven.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::patch::Edit;
 use super::plan::Plan;
-use super::program::Program;
+use super::program::{Program, Unit};
 use super::solve::{Solved, solve_from};
-use super::verify::{Linked, Proof, prove};
+use super::verify::{Linked, Proof, order, prove};
 use super::{Lead, Lines, Targets, UnitKey, phase};
 use crate::error::{Error, Result};
 use crate::image::map::Landing;
 use crate::link::{Relink, discard};
 use crate::open;
-use crate::units::Phase;
+use crate::units::{Addr, LineSize, Phase, Span};
 
 /// A linked file whose landing is proven.
 #[derive(Clone, Debug)]
@@ -22,10 +22,14 @@ pub struct Variant {
     pub plan: Plan,
     /// Every unit: the phase that was planned, if one was, and the phase in the linked file.
     pub landing: Vec<(UnitKey, Option<Phase>, Phase)>,
-    /// Address and size of every unit in the linked file, its pad included; in the order of [`Program::units`].
+    /// Address and size of every unit in the linked file, its pad included; in the order of [`Program::units`]. A piece of
+    /// an unwind table that only the build's own order has is [`NOWHERE`].
     pub places: Vec<(u64, u64)>,
     pub proof: Proof,
 }
+
+/// The place of what is not in the linked file.
+pub const NOWHERE: (u64, u64) = (u64::MAX, 0);
 
 /// A unit that could not be given the phase that was wanted, with the reason.
 pub type Unmatched = (UnitKey, String);
@@ -40,6 +44,12 @@ pub struct Aim {
     pub lead: Lead,
     /// Distances to be kept or reached; what cannot be is not named by [`land`], but by [`super::differences`].
     pub lines: Lines,
+    /// Whole lines behind units: what follows stays on its phase, and moves.
+    pub behind: BTreeMap<UnitKey, u64>,
+    /// The variant is about this unit: it fails where the unit cannot be given its phase.
+    pub subject: Option<UnitKey>,
+    /// No other unit may have a byte on a line of the subject.
+    pub alone: bool,
 }
 
 /// A variant, and the units of its aim that are not on their phase.
@@ -59,9 +69,31 @@ pub fn make(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) ->
     finish(program, plan.clone(), attempt, output)
 }
 
+/// As [`make`], for a plan that orders the objects anew: `link` must have that order already. Proves that the program is
+/// the same as the one in the build's own order, `program`, whose units the variant then tells about.
+pub fn make_ordered(
+    program: &Program,
+    link: &dyn Relink,
+    plan: &Plan,
+    scratch: &Path,
+    output: &Path,
+) -> Result<Variant> {
+    let ordered = Program::open(link, scratch)?;
+    let same = order::same_program(program, &ordered).map_err(|why| {
+        refused(plan, why).hint("the order of these objects has a meaning: try another --seed, or another kind")
+    })?;
+    let made = make(&ordered, link, plan, output)?;
+    let places: Vec<(u64, u64)> =
+        same.iter().map(|i| made.places.get((*i)?).copied()).map(|at| at.unwrap_or(NOWHERE)).collect();
+    let landing = program.units.iter().zip(&places);
+    let landing =
+        landing.map(|(unit, &(address, _))| (unit.key.clone(), plan.targets.get(&unit.key).copied(), phase(address)));
+    Ok(Variant { landing: landing.collect(), places, ..made })
+}
+
 /// Solves pads for an aim, links into `output`, corrects the plan by the starts of output sections that the linker
 /// chose, and proves the result. What the plan still misses is named in [`Landed::unmatched`], and no longer promised.
-/// Fails as [`make`] does.
+/// Fails as [`make`] does, and when the aim's subject misses what is wanted of it.
 pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> Result<Landed> {
     let mut starts = BTreeMap::new();
     let mut last: Option<Plan> = None;
@@ -69,10 +101,11 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
         let Solved { mut plan, mut unmatched, .. } = solve_from(program, aim, &starts);
         plan.kind.clone_from(&aim.kind);
         plan.seed = aim.seed;
+        plan.order = link.order().to_vec();
         let attempt = attempt(program, link, &plan, output)?;
         let missed = missed(program, &plan, &attempt.places);
         if !missed.is_empty() && left > 0 && last.as_ref() != Some(&plan) {
-            starts = found_starts(program, &attempt.places);
+            starts = program.starts(&attempt.places);
             last = Some(plan);
             continue;
         }
@@ -80,10 +113,37 @@ pub fn land(program: &Program, link: &dyn Relink, aim: &Aim, output: &Path) -> R
             plan.targets.remove(&key);
             unmatched.push((key, format!("the linker put it on phase {actual}")));
         }
+        subject(program, aim, &unmatched, &attempt.places).inspect_err(|_| discard(output))?;
         let variant = finish(program, plan, attempt, output)?;
         return Ok(Landed { variant, unmatched });
     }
     Err(Error::input("linking a variant", "no attempt was made"))
+}
+
+/// Fails when the unit that the variant is about missed its phase, or shares a line that it was to own.
+fn subject(program: &Program, aim: &Aim, unmatched: &[Unmatched], places: &[(u64, u64)]) -> Result<()> {
+    let Some(key) = &aim.subject else { return Ok(()) };
+    let doing = || format!("moving {key} ({})", aim.kind);
+    if let Some((_, why)) = unmatched.iter().find(|(k, _)| k == key) {
+        return Err(Error::input(doing(), why.clone()));
+    }
+    match sharing(program, places, key).filter(|_| aim.alone) {
+        Some(other) => Err(Error::input(doing(), format!("{other} still shares a line with it"))),
+        None => Ok(()),
+    }
+}
+
+/// A unit with a byte on a line of `key`'s. `.tbss` takes no room in the image.
+fn sharing<'a>(program: &'a Program, places: &[(u64, u64)], key: &UnitKey) -> Option<&'a UnitKey> {
+    let lines = |address: u64, size: u64| Span { start: Addr(address), size }.lines(LineSize::B64);
+    let units = || program.units.iter().zip(places).filter(|(u, _)| u.size > 0 && u.output != ".tbss");
+    let (subject, &(address, _)) = units().find(|(u, _)| u.key == *key)?;
+    let own = lines(address, subject.size);
+    let overlaps = |u: &Unit, at: u64| {
+        let other = lines(at, u.size);
+        u.key != *key && other.start() <= own.end() && own.start() <= other.end()
+    };
+    units().find(|(u, (at, _))| overlaps(u, *at)).map(|(u, _)| &u.key)
 }
 
 /// A link that is not proven yet.
@@ -94,6 +154,9 @@ struct Attempt {
 }
 
 fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> Result<Attempt> {
+    if plan.order != link.order() {
+        return Err(refused(plan, "its order of objects is not the link's".into()));
+    }
     let (replaced, objects) = program.sources.patch(&edits(program, plan)?)?;
     let linked = link.relink(&replaced, output)?;
     let read = Landing::parse(&linked.map).and_then(|landing| {
@@ -106,11 +169,16 @@ fn attempt(program: &Program, link: &dyn Relink, plan: &Plan, output: &Path) -> 
 /// The plan as edits of ELF sections: object, section → edit.
 fn edits(program: &Program, plan: &Plan) -> Result<BTreeMap<usize, BTreeMap<usize, Edit>>> {
     let mut edits: BTreeMap<usize, BTreeMap<usize, Edit>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    let twice: BTreeSet<&UnitKey> = program.units.iter().map(|u| &u.key).filter(|k| !seen.insert(*k)).collect();
     for key in plan.pads.keys().chain(plan.aligns.keys()).chain(plan.targets.keys()) {
         let doing = || format!("reading the plan for {key}");
         let unit = program.unit(key).ok_or_else(|| {
             Error::input(doing(), "the link has no such unit").hint("a plan fits the build that it was made for")
         })?;
+        if twice.contains(key) {
+            return Err(Error::input(doing(), "the link has two such units, which nothing tells apart"));
+        }
         let edit = Edit { pad: plan.pads.get(key).copied().unwrap_or(0), align: plan.aligns.get(key).copied() };
         if edit == Edit::default() {
             continue;
@@ -134,14 +202,6 @@ fn missed(program: &Program, plan: &Plan, places: &[(u64, u64)]) -> Vec<(UnitKey
             (*planned != actual).then(|| (unit.key.clone(), actual))
         })
         .collect()
-}
-
-fn found_starts(program: &Program, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
-    let mut starts = BTreeMap::new();
-    for (unit, &(address, _)) in program.units.iter().zip(places) {
-        starts.entry(unit.output.clone()).or_insert(address);
-    }
-    starts
 }
 
 fn finish(program: &Program, plan: Plan, attempt: Attempt, output: &Path) -> Result<Variant> {

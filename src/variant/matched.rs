@@ -13,8 +13,8 @@ pub struct Matched {
     /// `hot.o:.data (alignment 64)`.
     #[serde(default)]
     pub inside_moved: Vec<String>,
-    /// Those of `inside_moved` that are aligned to 32 bytes and more: drawn layouts give the inside too few phases to
-    /// average its luck out.
+    /// Data whose luck the drawn layouts cannot average out, so that it would be taken for the code: those of `inside_moved`
+    /// that are aligned to 32 bytes and more, and what stands apart in the two versions on most drawn landings.
     #[serde(default)]
     pub rigid: Vec<String>,
 }

@@ -18,7 +18,7 @@
 //!                  Variant           or an error that names the unit and the check
 //! ```
 //!
-//! [`make`] links a given plan, all of whose targets must be met. [`land`] solves a plan for the phases that are
+//! [`kinds`] says what each kind of variant asks for. [`make`] links a given plan, all of whose targets must be met. [`land`] solves a plan for the phases that are
 //! wanted, corrects it by what the linker did, and names the units that could not be matched.
 
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ mod archive;
 mod classify;
 mod draw;
 mod joint;
+pub mod kinds;
+mod landings;
 mod make;
 mod masks;
 mod matched;
@@ -39,16 +41,19 @@ mod object;
 mod patch;
 mod plan;
 mod program;
+mod rows;
 mod solve;
 mod sources;
 mod verify;
 
 pub use classify::{Class, Family};
 pub use draw::{
-    Common, Inside, align_all, common, cycle, matched_report, random_lead, random_targets, targets_as_built, turned,
+    Common, Inside, align_all, common, cycle, held_apart, matched_report, random_lead, random_targets,
+    targets_as_built, turned,
 };
-pub use joint::{Joint, differences, lines_of, together};
-pub use make::{Aim, Landed, Unmatched, Variant, land, make};
+pub use joint::{Joint, differences, lines_of, random_joint, together};
+pub use landings::{By, Entry, Kept, Landings, Missed, Named, UnitAsBuilt, VersionAsBuilt};
+pub use make::{Aim, Landed, NOWHERE, Unmatched, Variant, land, make, make_ordered};
 pub use matched::Matched;
 pub use plan::Plan;
 pub use program::{Program, Unit};

@@ -60,6 +60,13 @@ impl Section {
     pub fn has_bytes(&self) -> bool {
         self.kind != elf::SHT_NOBITS.0
     }
+
+    /// Whether the linker takes it in as it is: neither merged entry by entry, nor unwind tables, nor a note.
+    #[must_use]
+    pub fn taken_whole(&self) -> bool {
+        let merged = self.flags & (elf::SHF_MERGE.0 | elf::SHF_STRINGS.0) != 0;
+        !merged && self.kind != elf::SHT_NOTE.0 && !self.name.starts_with(".eh_frame")
+    }
 }
 
 /// What the first bytes of an input say that it is.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::program::{Program, Unit};
 use super::{Targets, UnitKey};
+use crate::error::{Error, Result};
 use crate::units::Phase;
 
 /// Pads and alignments by unit, and the landing that they promise. Serialises as a readable list, one unit an entry.
@@ -20,6 +22,8 @@ pub struct Plan {
     pub aligns: BTreeMap<UnitKey, u64>,
     /// A variant that misses one of these is refused.
     pub targets: Targets,
+    /// The build's own objects in another order ([`crate::link::Link::reordered`]); none: as built.
+    pub order: Vec<String>,
 }
 
 impl Plan {
@@ -29,6 +33,18 @@ impl Plan {
         Plan { kind: "no-op".into(), ..Plan::default() }
     }
 
+    /// The plan with every entry that gives no index on the one unit that it means. Fails, with the entry's name, where
+    /// an entry means none or several.
+    pub fn fit(self, program: &Program) -> Result<Plan> {
+        let fitted = |key: UnitKey| fit(key, program);
+        Ok(Plan {
+            pads: self.pads.into_iter().map(|(k, pad)| Ok((fitted(k)?, pad))).collect::<Result<_>>()?,
+            aligns: self.aligns.into_iter().map(|(k, align)| Ok((fitted(k)?, align))).collect::<Result<_>>()?,
+            targets: self.targets.into_iter().map(|(k, phase)| Ok((fitted(k)?, phase))).collect::<Result<_>>()?,
+            ..self
+        })
+    }
+
     /// Whether it leaves every object as it is.
     #[must_use]
     pub fn changes_nothing(&self) -> bool {
@@ -36,21 +52,50 @@ impl Plan {
     }
 }
 
+fn fit(key: UnitKey, program: &Program) -> Result<UnitKey> {
+    if key.index != ONLY {
+        return Ok(key);
+    }
+    let is = |u: &&Unit| (&u.key.file, &u.key.member, &u.key.section) == (&key.file, &key.member, &key.section);
+    let found: Vec<&Unit> = program.units.iter().filter(is).collect();
+    let problem = match found.as_slice() {
+        [one] => return Ok(one.key.clone()),
+        [] => "the link has no such unit".to_owned(),
+        several => format!("{} sections have this name; the entry needs an index", several.len()),
+    };
+    let name = UnitKey { index: 0, ..key };
+    Err(Error::input(format!("reading the plan for {name}"), problem)
+        .hint("a plan fits the build that it was made for"))
+}
+
+/// The index of an entry that gives none.
+const ONLY: u32 = u32::MAX;
+
 const SCHEMA: &str = "straddle.plan/1";
 
-/// JSON keys are strings and its numbers are rounded to 53 bits, so: a list, and the seed in hex.
+/// JSON keys are strings and its numbers are rounded to 53 bits, so: a list, and the seed in hex. A misspelt key is an
+/// error: a plan that a person has edited must not lose an entry in silence.
 #[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PlanFile {
     schema: String,
     kind: String,
     seed: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    order: Vec<String>,
     units: Vec<Entry>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Entry {
-    #[serde(flatten)]
-    unit: UnitKey,
+    file: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    member: Option<String>,
+    section: String,
+    /// Always written; who writes a plan by hand may leave it out where there is one section of the name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    index: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pad: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,12 +104,19 @@ struct Entry {
     phase: Option<Phase>,
 }
 
+impl Entry {
+    fn of(unit: &UnitKey) -> Entry {
+        let UnitKey { file, member, section, index } = unit.clone();
+        let index = (index != ONLY).then_some(index);
+        Entry { file, member, section, index, pad: None, align: None, phase: None }
+    }
+}
+
 impl From<Plan> for PlanFile {
     fn from(plan: Plan) -> PlanFile {
         let mut units: BTreeMap<UnitKey, Entry> = BTreeMap::new();
         let mut entry = |unit: &UnitKey, set: &dyn Fn(&mut Entry)| {
-            let empty = || Entry { unit: unit.clone(), pad: None, align: None, phase: None };
-            set(units.entry(unit.clone()).or_insert_with(empty));
+            set(units.entry(unit.clone()).or_insert_with(|| Entry::of(unit)));
         };
         plan.pads.iter().for_each(|(unit, &pad)| entry(unit, &|e| e.pad = Some(pad)));
         plan.aligns.iter().for_each(|(unit, &align)| entry(unit, &|e| e.align = Some(align)));
@@ -73,6 +125,7 @@ impl From<Plan> for PlanFile {
             schema: SCHEMA.into(),
             kind: plan.kind,
             seed: format!("{:#x}", plan.seed),
+            order: plan.order,
             units: units.into_values().collect(),
         }
     }
@@ -81,21 +134,22 @@ impl From<Plan> for PlanFile {
 impl TryFrom<PlanFile> for Plan {
     type Error = String;
 
-    fn try_from(file: PlanFile) -> Result<Plan, String> {
+    fn try_from(file: PlanFile) -> std::result::Result<Plan, String> {
         if file.schema != SCHEMA {
             return Err(format!("schema {:?} is not {SCHEMA:?}", file.schema));
         }
         let seed = file.seed.strip_prefix("0x").and_then(|s| u64::from_str_radix(s, 16).ok());
-        let mut plan =
-            Plan { kind: file.kind, seed: seed.ok_or("the seed is not 0x and hex digits")?, ..Plan::default() };
+        let seed = seed.ok_or("the seed is not 0x and hex digits")?;
+        let mut plan = Plan { kind: file.kind, seed, order: file.order, ..Plan::default() };
         let mut seen = std::collections::BTreeSet::new();
-        for entry in file.units {
-            if !seen.insert(entry.unit.clone()) {
-                return Err(format!("{} is listed twice", entry.unit));
+        for Entry { file, member, section, index, pad, align, phase } in file.units {
+            let unit = UnitKey { file, member, section, index: index.unwrap_or(ONLY) };
+            if !seen.insert(unit.clone()) {
+                return Err(format!("{unit} is listed twice"));
             }
-            plan.pads.extend(entry.pad.map(|pad| (entry.unit.clone(), pad)));
-            plan.aligns.extend(entry.align.map(|align| (entry.unit.clone(), align)));
-            plan.targets.extend(entry.phase.map(|phase| (entry.unit, phase)));
+            plan.pads.extend(pad.map(|pad| (unit.clone(), pad)));
+            plan.aligns.extend(align.map(|align| (unit.clone(), align)));
+            plan.targets.extend(phase.map(|phase| (unit, phase)));
         }
         Ok(plan)
     }
@@ -114,10 +168,13 @@ mod tests {
             pads: [(unit(".data"), 8)].into(),
             aligns: [(unit(".bss"), 64)].into(),
             targets: [(unit(".data"), Phase(24)), (unit(".text"), Phase(0))].into(),
+            order: vec!["b.o".into(), "a.o".into()],
         };
         let json = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
         let twice = json.replace(".bss", ".data");
         assert!(serde_json::from_str::<Plan>(&twice).unwrap_err().to_string().contains("listed twice"));
+        let misspelt = json.replace("\"pad\"", "\"pads\"");
+        assert!(serde_json::from_str::<Plan>(&misspelt).unwrap_err().to_string().contains("pads"));
     }
 }

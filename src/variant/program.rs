@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use super::UnitKey;
 use super::classify::{Class, classify};
-use super::object::Section;
+use super::object::{Section, Symbol};
+use super::rows::{PAGE, Row, Span, chain, low_bit, model, rows, takes_room};
 use super::sources::{Lookup, Source, Sources};
-use super::verify::{self, Linked};
-use super::{LINE, UnitKey};
+use super::verify::{self, Linked, RELRO_PADDING};
 use crate::error::{Error, Result};
 use crate::image::map::{FILL, Landing, Placed};
 use crate::link::{Input, Relink};
 use crate::open::{self, Bytes};
+
+const GROUP: u64 = object::elf::SHF_GROUP.0;
 
 /// One input section of the pristine link.
 #[derive(Clone, Debug)]
@@ -26,6 +29,10 @@ pub struct Unit {
     pub class: Class,
     /// As `align`, or what the pristine landing shows: a script may align further, what was merged away is not aligned.
     pub(super) model_align: u64,
+    /// `model_align` is what the linker says.
+    pub(super) told: bool,
+    /// Bytes in front of it that no alignment explains: a script moved on (`. = . + 8`), or what gold takes for fill.
+    pub(super) skip: u64,
     /// (object, ELF section index); `None` for what the linker made.
     pub(super) source: Option<(usize, usize)>,
     /// Indices of those symbols of its object's section which the pristine linked file has at their place.
@@ -43,7 +50,7 @@ pub struct Program {
     pub(super) baseline: Linked,
     pub(super) bytes: Bytes,
     by_key: BTreeMap<UnitKey, usize>,
-    rows: Vec<(String, std::ops::Range<usize>)>,
+    rows: Vec<Span>,
 }
 
 impl Program {
@@ -60,11 +67,16 @@ impl Program {
         let pieces = loaded(&landing, &baseline);
         let mut units = reader.units(&pieces)?;
         same_machine(&reader.sources.list, &baseline)?;
-        let dropped = dropped(&reader.sources.list, &units);
+        let unplaced = unplaced(&reader.sources.list, &units);
+        let dropped = unplaced.iter().filter(|(_, _, s)| s.size > 0).count() as u32;
         judge(&mut units, &reader.sources, &baseline, &bytes);
+        if link.folds() {
+            folded(&mut units, &reader.sources, &baseline);
+        }
         bracketed(&mut units, &landing, &baseline);
-        let rows = rows(&units);
-        rows.iter().for_each(|(_, row)| model(units.get_mut(row.clone()).unwrap_or_default()));
+        let mut rows = rows(&units);
+        rows.iter().for_each(|row| model(units.get_mut(row.units.clone()).unwrap_or_default()));
+        chain(&mut rows, &units, &landing, baseline.relro.as_ref());
         let by_key = units.iter().enumerate().map(|(i, u)| (u.key.clone(), i)).collect();
         let fill =
             landing.placed.iter().filter(|p| p.section == FILL && baseline.loads(&p.output)).map(|p| p.size).sum();
@@ -80,7 +92,68 @@ impl Program {
 
     /// Output sections by name, each with its units in address order.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &[Unit])> {
-        self.rows.iter().filter_map(|(name, row)| Some((name.as_str(), self.units.get(row.clone())?)))
+        self.spans().map(|row| (row.output, row.units))
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().filter_map(|s| {
+            let units = self.units.get(s.units.clone())?;
+            Some(Row { output: &s.output, units, align: s.align, trail: s.trail, follows: s.follows })
+        })
+    }
+
+    /// Gives units that another version has elsewhere the names that they have there: a function or variable with a section
+    /// of its own is the same one in another object too (rustc numbers its objects by size), if each version has one
+    /// section of that name. What has no such name, as a private constant, is not looked for.
+    pub fn adopt_names(&mut self, of: &Program) {
+        let (theirs, ours) = (of.own_sections(), self.own_sections());
+        for (name, at) in ours {
+            let Some(there) = at.zip(theirs.get(&name).copied().flatten()).and_then(|(_, i)| of.units.get(i)) else {
+                continue;
+            };
+            let Some(unit) = at.and_then(|i| self.units.get_mut(i)) else { continue };
+            if of.by_key.contains_key(&unit.key) || self.by_key.contains_key(&there.key) {
+                continue;
+            }
+            if let Some(i) = self.by_key.remove(&unit.key) {
+                self.by_key.insert(there.key.clone(), i);
+            }
+            unit.key.clone_from(&there.key);
+        }
+    }
+
+    /// The units that are named after a symbol in them (`-ffunction-sections`), by section; `None` for a name that comes
+    /// twice.
+    fn own_sections(&self) -> BTreeMap<String, Option<usize>> {
+        let mut all = BTreeMap::new();
+        for (i, unit) in self.units.iter().enumerate() {
+            let Some((_, section)) = self.section(unit) else { continue };
+            let named = |s: &Symbol| section.name.strip_suffix(s.name.as_str()).is_some_and(|stem| stem.ends_with('.'));
+            if section.symbols.iter().any(named) {
+                all.entry(section.name.clone()).and_modify(|at| *at = None).or_insert(Some(i));
+            }
+        }
+        all
+    }
+
+    /// Where the output sections start in another landing, those left out that followed as in the pristine one: they will
+    /// do so when what is before them is padded anew.
+    pub(super) fn starts(&self, places: &[(u64, u64)]) -> BTreeMap<String, u64> {
+        let mut starts = BTreeMap::new();
+        let mut end: Option<u64> = None;
+        for row in &self.rows {
+            let places = places.get(row.units.clone()).unwrap_or_default();
+            let Some(&(start, _)) = places.first() else { continue };
+            let next = end.and_then(|e| e.checked_next_multiple_of(row.align));
+            let followed = row.follows.is_some() && next.is_some_and(|n| start.wrapping_sub(n).is_multiple_of(PAGE));
+            if !followed {
+                starts.entry(row.output.clone()).or_insert(start);
+            }
+            if takes_room(&row.output) {
+                end = places.last().map(|&(at, size)| at.saturating_add(size).saturating_add(row.trail));
+            }
+        }
+        starts
     }
 
     /// What is left where it is, and why.
@@ -89,6 +162,12 @@ impl Program {
             Class::Kept(why) => Some((&u.key, why.as_str())),
             Class::Paddable(_) => None,
         })
+    }
+
+    /// The names of what a unit's object defines in it, so far as the linked file has it there.
+    pub fn symbols<'a>(&'a self, unit: &'a Unit) -> impl Iterator<Item = &'a str> {
+        let all = self.section(unit).map(|(_, s)| s.symbols.as_slice()).unwrap_or_default();
+        unit.held.iter().filter_map(|&i| all.get(i)).map(|s| s.name.as_str())
     }
 
     pub(super) fn section(&self, unit: &Unit) -> Option<(&Source, &Section)> {
@@ -123,16 +202,22 @@ impl Program {
     fn is(&self, unit: &Unit, piece: &Placed, files: &BTreeMap<String, usize>) -> bool {
         let same_object = || {
             let (source, _) = unit.source?;
-            let input = self.sources.list.get(source)?.input;
-            Some(unit.key.member == piece.member && files.get(&piece.file) == Some(&input))
+            let source = self.sources.list.get(source)?;
+            Some(source.member == piece.member && files.get(&piece.file) == Some(&source.input))
         };
         unit.key.section == piece.section && unit.output == piece.output && same_object().unwrap_or(true)
     }
 }
 
-/// What the map places in loaded output sections, fill aside.
+/// The pieces of the map that become units.
 fn loaded<'a>(landing: &'a Landing, linked: &Linked) -> Vec<&'a Placed> {
-    landing.placed.iter().filter(|p| p.section != FILL && linked.loads(&p.output)).collect()
+    landing.placed.iter().filter(|p| taken(p, linked)).collect()
+}
+
+/// Whether a piece of the map becomes a unit. Fill does not, nor what fills up the relocated read-only part, which comes
+/// and goes with the addresses.
+fn taken(piece: &Placed, linked: &Linked) -> bool {
+    piece.section != FILL && piece.output != RELRO_PADDING && linked.loads(&piece.output)
 }
 
 struct Reader<'a> {
@@ -162,8 +247,8 @@ impl Reader<'_> {
                         section: p.section.clone(),
                         index: std::mem::replace(nth, *nth + 1),
                     };
-                    let align = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
-                    unit(key, p, align, Class::kept(why))
+                    let guess = if p.file.is_empty() || p.size == 0 { 1 } else { low_bit(p.address).min(16) };
+                    unit(key, p, p.align.unwrap_or(guess), Class::kept(why))
                 }
             };
             units.push(unit);
@@ -175,7 +260,7 @@ impl Reader<'_> {
     /// The input, object and ELF section that a piece came from, or why there is none.
     fn behind(&mut self, p: &Placed, count: usize) -> Result<std::result::Result<(usize, usize, usize), String>> {
         let Some(&input) = self.files.get(&p.file) else {
-            if p.file.contains(".ltrans") {
+            if [".ltrans", ".lto.", "lto.tmp"].iter().any(|late| p.file.contains(late)) {
                 return Err(
                     Error::input("reading the link map", "the link was done with LTO").hint("build without -flto")
                 );
@@ -188,7 +273,7 @@ impl Reader<'_> {
             Lookup::Source(index) => index,
             Lookup::Not(why) => return Ok(Err(why.into_owned())),
         };
-        if p.section == "COMMON" || p.section == "LARGE_COMMON" {
+        if matches!(p.section.as_str(), "COMMON" | "LARGE_COMMON" | ".common" | ".tls_common") {
             return Ok(Err("COMMON symbols have no section (build with -fno-common)".into()));
         }
         let sections = self.sources.list.get(index).map(|s| s.object.sections.as_slice()).unwrap_or_default();
@@ -220,7 +305,7 @@ impl Reader<'_> {
             class => class,
         };
         let merged_away = p.size == 0 && head.size > 0;
-        let model_align = if merged_away { 1 } else { head.align };
+        let model_align = if merged_away { 1 } else { head.align.max(p.align.unwrap_or(1)) };
         Unit { source: Some((source, section)), model_align, ..unit(key, p, head.align, class) }
     }
 }
@@ -234,6 +319,8 @@ fn unit(key: UnitKey, p: &Placed, align: u64, class: Class) -> Unit {
         align,
         class,
         model_align: align,
+        told: p.align.is_some(),
+        skip: 0,
         source: None,
         held: Vec::new(),
     }
@@ -285,7 +372,7 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     let mut count = 0usize;
     for p in &landing.placed {
         before.push(count);
-        count += usize::from(p.section != FILL && linked.loads(&p.output));
+        count += usize::from(taken(p, linked));
     }
     before.push(count);
     for b in &landing.brackets {
@@ -299,35 +386,6 @@ fn bracketed(units: &mut [Unit], landing: &Landing, linked: &Linked) {
     }
 }
 
-/// Output sections in the map's order, as ranges of units; a name that comes twice is two rows.
-fn rows(units: &[Unit]) -> Vec<(String, std::ops::Range<usize>)> {
-    let mut rows: Vec<(String, std::ops::Range<usize>)> = Vec::new();
-    for (i, unit) in units.iter().enumerate() {
-        match rows.last_mut() {
-            Some((name, row)) if *name == unit.output => row.end = i + 1,
-            _ => rows.push((unit.output.clone(), i..i + 1)),
-        }
-    }
-    rows
-}
-
-/// Where a unit lies further on than its alignment explains, a script aligned it: its address shows to what.
-fn model(row: &mut [Unit]) {
-    let Some(mut end) = row.first().map(|u| u.address) else { return };
-    for unit in row {
-        let up = |align: u64| end.checked_next_multiple_of(align.max(1));
-        let shown = low_bit(unit.address).min(4096);
-        if up(unit.model_align) != Some(unit.address) && up(shown) == Some(unit.address) {
-            unit.model_align = shown;
-        }
-        end = unit.address.saturating_add(unit.size);
-    }
-}
-
-fn low_bit(address: u64) -> u64 {
-    if address == 0 { LINE } else { 1 << address.trailing_zeros().min(63) }
-}
-
 fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
     match sources.iter().find(|s| s.object.machine != linked.machine || s.object.wide != linked.wide) {
         None => Ok(()),
@@ -337,9 +395,41 @@ fn same_machine(sources: &[Source], linked: &Linked) -> Result<()> {
     }
 }
 
-fn dropped(sources: &[Source], units: &[Unit]) -> u32 {
+/// Object, index and header of the loaded sections that are nowhere in the map: garbage, twins of a group, folded, empty.
+/// Merged ones, unwind tables and notes are not counted: some linkers list what they make of them, not where it came from.
+fn unplaced<'a>(sources: &'a [Source], units: &[Unit]) -> Vec<(usize, usize, &'a Section)> {
     let placed: BTreeSet<(usize, usize)> = units.iter().filter_map(|u| u.source).collect();
     let all =
         sources.iter().enumerate().flat_map(|(o, s)| s.object.sections.iter().enumerate().map(move |(i, s)| (o, i, s)));
-    all.filter(|(o, i, s)| s.allocated() && s.size > 0 && !placed.contains(&(*o, *i))).count() as u32
+    all.filter(|(o, i, s)| s.allocated() && s.taken_whole() && !placed.contains(&(*o, *i))).collect()
+}
+
+/// Keeps what other sections were folded into (`--icf`): with a pad it would no longer be equal to them, and they would
+/// come back. One is folded that was dropped, has a unit's bytes, and whose symbols the linked file has at that unit, or
+/// which has no symbols to tell. A twin of its group is none: it was dropped for its name before anything was compared.
+fn folded(units: &mut [Unit], sources: &Sources, linked: &Linked) {
+    let content = |object: usize, section: &Section| {
+        let from = usize::try_from(section.offset).ok().filter(|_| section.has_bytes())?;
+        let bytes = sources.pristine(sources.list.get(object)?).get(from..)?;
+        Some((bytes.get(..usize::try_from(section.size).ok()?)?, section.flags & !GROUP))
+    };
+    let mut gone: BTreeMap<(&[u8], u64), Vec<&Section>> = BTreeMap::new();
+    for (object, _, section) in unplaced(&sources.list, units) {
+        if let Some(content) = content(object, section) {
+            gone.entry(content).or_default().push(section);
+        }
+    }
+    for unit in units.iter_mut().filter(|u| u.class.paddable()) {
+        let Some((object, index)) = unit.source else { continue };
+        let Some(own) = sources.list.get(object).and_then(|s| s.object.sections.get(index)) else { continue };
+        let into_it = |s: &&&Section| {
+            let twin = s.flags & own.flags & GROUP != 0 && s.name == own.name;
+            let there = |y: &Symbol| linked.has_at(&y.name, unit.address.wrapping_add(y.value));
+            !twin && (s.symbols.is_empty() || linked.symbols.is_empty() || s.symbols.iter().any(there))
+        };
+        let equal = content(object, own).and_then(|c| gone.get(&c)?.iter().find(into_it));
+        if let Some(other) = equal {
+            unit.class = Class::kept(format!("another section, {}, was folded into it (--icf)", other.name));
+        }
+    }
 }

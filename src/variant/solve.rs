@@ -9,8 +9,8 @@
 //! lines are added to the pad, which changes no phase.
 //!
 //! Every row grows by whole lines, with a last pad behind its last unit. Then what follows (the relocated read-only
-//! part, which the linker moves so that it *ends* at a page) keeps its phases too. Where `.bss` follows directly, the
-//! last pad rather puts its start on the phase that is wanted there.
+//! part, which GNU ld moves so that it *ends* at a page) keeps its phases too. Where the rows behind it start where it
+//! ends, and the first that can be padded is still to come, its last pad rather meets the targets up to there.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +18,7 @@ use std::ops::Range;
 use super::make::Aim;
 use super::plan::Plan;
 use super::program::{Program, Unit};
+use super::rows::Row;
 use super::{LINE, UnitKey};
 
 /// A plan, and the targets that no pad can meet, with the reason.
@@ -42,20 +43,24 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
     for key in aim.targets.keys().filter(|k| program.unit(k).is_none()) {
         solved.unmatched.push((key.clone(), "this version has no such unit".into()));
     }
-    let rows: Vec<(&str, &[Unit])> = program.rows().collect();
-    let mut after: Option<u64> = None;
-    for (i, (output, units)) in rows.iter().enumerate() {
-        let Some(first) = units.first() else { continue };
-        let row = slots(units, aim);
-        let start = starts.get(*output).copied().or(after).unwrap_or(first.address);
-        let next = rows.get(i + 1).filter(|next| follows(units, next)).map(|(_, units)| *units);
-        let goal = next.and_then(|next| wanted_start(next, aim));
-        let settled = settle(&row, start, aim.lead.get(*output).copied().unwrap_or(0) * LINE, goal);
-        after = next.and_then(|next| settled.end.checked_next_multiple_of(widest(next)));
-        solved.places.extend(settled.at.iter().zip(*units).map(|(&at, unit)| (at, unit.size)));
-        for ((unit, slot), verdict) in units.iter().zip(&settled.pads).zip(settled.missed) {
-            if *slot > 0 {
-                solved.plan.pads.insert(unit.key.clone(), *slot);
+    let rows: Vec<Row> = program.spans().collect();
+    let mut end: Option<u64> = None;
+    for (i, row) in rows.iter().enumerate() {
+        let Some(first) = row.units.first() else { continue };
+        let after = row.follows.and_then(|pages| Some(end?.checked_next_multiple_of(row.align)?.wrapping_add(pages)));
+        let start = starts.get(row.output).copied().or(after).unwrap_or(first.address);
+        let own = slots(row.units, aim);
+        let moves = row.takes_room() && row.units.iter().any(|u| u.class.paddable());
+        let ahead = if moves { ahead(rows.get(i + 1..).unwrap_or_default(), aim) } else { Vec::new() };
+        let settled = settle(&own, &ahead, start, aim.lead.get(row.output).copied().unwrap_or(0) * LINE);
+        if row.takes_room() {
+            end = Some(settled.end.saturating_add(row.trail));
+        }
+        solved.places.extend(settled.at.iter().zip(row.units).map(|(&at, unit)| (at, unit.size)));
+        for ((unit, slot), verdict) in row.units.iter().zip(&settled.pads).zip(settled.missed) {
+            let pad = *slot + behind(aim, unit);
+            if pad > 0 {
+                solved.plan.pads.insert(unit.key.clone(), pad);
             }
             match (aim.targets.get(&unit.key), verdict) {
                 (Some(_), Some(why)) => solved.unmatched.push((unit.key.clone(), why)),
@@ -69,6 +74,27 @@ pub(super) fn solve_from(program: &Program, aim: &Aim, starts: &BTreeMap<String,
     solved
 }
 
+/// What lies in the rows behind one, from its end on, up to and with the first unit with bytes that may be padded: that
+/// row's last pad moves it. (Empty ones in front could too, but then the distance to it would be left to chance.) Empty
+/// when none of it has a target.
+fn ahead(rows: &[Row], aim: &Aim) -> Vec<Slot> {
+    let mut all = Vec::new();
+    for row in rows.iter().take_while(|r| r.follows.is_some()).filter(|r| r.takes_room()) {
+        let stop = row.units.iter().position(|u| u.class.paddable() && u.size > 0);
+        let units = row.units.get(..stop.map_or(row.units.len(), |at| at + 1)).unwrap_or_default();
+        for (i, slot) in slots(units, aim).into_iter().enumerate() {
+            let align = if i == 0 { slot.align.max(row.align) } else { slot.align };
+            all.push(Slot { align, paddable: false, gap: None, ..slot });
+        }
+        if stop.is_some() {
+            break;
+        }
+        all.push(Slot { size: row.trail, align: 1, ..Slot::default() });
+    }
+    all.truncate(all.iter().rposition(|s| s.target.is_some()).map_or(0, |last| last + 1));
+    all
+}
+
 fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
     let at: BTreeMap<&UnitKey, usize> = units.iter().enumerate().map(|(i, u)| (&u.key, i)).collect();
     let gap = |i: usize, unit: &Unit| {
@@ -77,8 +103,9 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
         (from < i).then_some((from, gap.lines))
     };
     let slot = |(i, unit): (usize, &Unit)| Slot {
-        size: unit.size,
+        size: unit.size + behind(aim, unit),
         align: unit.model_align,
+        skip: unit.skip,
         paddable: unit.class.paddable(),
         target: aim.targets.get(&unit.key).map(|p| u64::from(p.0)),
         gap: gap(i, unit),
@@ -86,25 +113,9 @@ fn slots(units: &[Unit], aim: &Aim) -> Vec<Slot> {
     units.iter().enumerate().map(slot).collect()
 }
 
-/// Whether the row `next` is a `.bss` that starts where its alignment puts it after `units`. Others start at a page, or
-/// are moved by the linker so that they end at one.
-fn follows(units: &[Unit], next: &(&str, &[Unit])) -> bool {
-    let end = units.last().map(|u| u.address.saturating_add(u.size));
-    let start = next.1.first().map(|u| u.address);
-    (next.0.starts_with(".bss") || next.0.starts_with(".lbss"))
-        && start.is_some()
-        && end.and_then(|e| e.checked_next_multiple_of(widest(next.1))) == start
-}
-
-fn widest(units: &[Unit]) -> u64 {
-    units.iter().map(|u| u.model_align).max().unwrap_or(1).max(1)
-}
-
-/// (alignment, phase) that the start of a row should have, from the target of the unit that stands there.
-fn wanted_start(units: &[Unit], aim: &Aim) -> Option<(u64, u64)> {
-    let start = units.first()?.address;
-    let first = units.iter().take_while(|u| u.address == start).find_map(|u| aim.targets.get(&u.key))?;
-    Some((widest(units), u64::from(first.0)))
+/// Bytes behind a unit that the aim asks for: whole lines, so that no other phase has to give way.
+fn behind(aim: &Aim, unit: &Unit) -> u64 {
+    aim.behind.get(&unit.key).copied().unwrap_or(0) * LINE
 }
 
 /// One unit as the arithmetic sees it.
@@ -112,11 +123,21 @@ fn wanted_start(units: &[Unit], aim: &Aim) -> Option<(u64, u64)> {
 struct Slot {
     size: u64,
     align: u64,
+    /// Bytes in front of it, before it is aligned.
+    skip: u64,
     paddable: bool,
     /// Wanted phase, below [`LINE`].
     target: Option<u64>,
     /// Wanted distance in lines from an earlier unit of the row.
     gap: Option<(usize, u64)>,
+}
+
+impl Slot {
+    /// Where it falls behind something that ends at `end`.
+    fn after(&self, end: u64) -> u64 {
+        let end = end.saturating_add(self.skip);
+        end.checked_next_multiple_of(self.align.max(1)).unwrap_or(end)
+    }
 }
 
 struct Settled {
@@ -130,15 +151,16 @@ struct Settled {
 }
 
 /// Places a row that starts at `start`, with `lead` bytes behind its first paddable unit (one with a target, if any:
-/// both versions have that one), so that it ends like its pristine landing, or as `goal` (alignment and phase of what
-/// follows) wants it.
-fn settle(row: &[Slot], start: u64, lead: u64, goal: Option<(u64, u64)>) -> Settled {
+/// both versions have that one), so that its last pad meets the targets of what is `ahead` of it, or without those so
+/// that it ends on the phase of its pristine landing.
+fn settle(own: &[Slot], ahead: &[Slot], start: u64, lead: u64) -> Settled {
+    let row = [own, ahead].concat();
     let mut pads = vec![0; row.len()];
     let leading = row.iter().position(|s| s.paddable && s.target.is_some());
     if let Some(first) = leading.or_else(|| row.iter().position(|s| s.paddable)) {
         set(&mut pads, first, lead);
     }
-    let mut placer = Placer { row, start, pads, at: vec![start; row.len()] };
+    let mut placer = Placer { row: &row, start, pads, at: vec![start; row.len()] };
     let mut missed = vec![None; row.len()];
     let mut free: Option<usize> = None;
     for i in (0..row.len()).filter(|&i| row.get(i).is_some_and(|s| s.paddable)) {
@@ -148,8 +170,14 @@ fn settle(row: &[Slot], start: u64, lead: u64, goal: Option<(u64, u64)>) -> Sett
     }
     let tail = free.map_or(0, |j| j + 1)..row.len();
     placer.segment(free, tail.clone());
-    let end = placer.finish(free, tail.clone(), goal);
+    if placer.score(&(own.len()..row.len())).1 == 0 {
+        placer.finish(free, tail.clone(), own);
+    }
     placer.explain(free, tail, &mut missed);
+    let end = placer.end(own.len());
+    placer.at.truncate(own.len());
+    placer.pads.truncate(own.len());
+    missed.truncate(own.len());
     Settled { pads: placer.pads, missed, at: placer.at, end }
 }
 
@@ -211,7 +239,7 @@ impl Placer<'_> {
         });
         for i in range {
             let Some(slot) = self.row.get(i) else { continue };
-            let here = end.checked_next_multiple_of(slot.align.max(1)).unwrap_or(end);
+            let here = slot.after(end);
             set(&mut self.at, i, here);
             let pad = self.pads.get(i).copied().unwrap_or(0);
             end = here.saturating_add(slot.size).saturating_add(pad);
@@ -219,27 +247,29 @@ impl Placer<'_> {
         end
     }
 
-    /// Pads the last unit so that the row ends as it must; what stands behind that unit keeps the targets it has met.
-    fn finish(&mut self, free: Option<usize>, tail: Range<usize>, goal: Option<(u64, u64)>) -> u64 {
-        let plain = self.lay(free, 0, tail.clone());
-        let Some(j) = free else { return plain };
+    /// Pads the last unit so that the row ends on the phase of its pristine landing; what stands behind that unit keeps
+    /// the targets it has met.
+    fn finish(&mut self, free: Option<usize>, tail: Range<usize>, own: &[Slot]) {
+        let Some(j) = free else { return };
         let mut pristine = self.start;
-        for slot in self.row {
-            pristine = pristine.checked_next_multiple_of(slot.align.max(1)).unwrap_or(pristine) + slot.size;
+        for slot in own {
+            pristine = slot.after(pristine).saturating_add(slot.size);
         }
         let held = self.score(&tail);
-        let goals = goal.into_iter().chain([(1, pristine % LINE)]);
-        for (align, wanted) in goals {
-            for extra in 0..LINE {
-                let end = self.lay(free, extra, tail.clone());
-                let start = end.checked_next_multiple_of(align).unwrap_or(end);
-                if start % LINE == wanted && self.score(&tail) >= held {
-                    self.pad(j, extra);
-                    return end;
-                }
-            }
-        }
-        self.lay(free, 0, tail)
+        let extra = (0..LINE).find(|&extra| {
+            self.lay(free, extra, tail.clone());
+            let pad = if own.len() == j + 1 { extra } else { 0 };
+            (self.end(own.len()) + pad) % LINE == pristine % LINE && self.score(&tail) >= held
+        });
+        self.pad(j, extra.unwrap_or(0));
+        self.lay(free, 0, tail);
+    }
+
+    /// Where the first `count` units end, pads and all.
+    fn end(&self, count: usize) -> u64 {
+        let Some(i) = count.checked_sub(1) else { return self.start };
+        let of = |all: &[u64]| all.get(i).copied().unwrap_or(0);
+        of(&self.at).saturating_add(self.row.get(i).map_or(0, |s| s.size)).saturating_add(of(&self.pads))
     }
 
     /// Says why the targets of a segment that are not met are not.
@@ -306,7 +336,7 @@ mod tests {
         (0u64..200, 0u32..9, any::<bool>(), proptest::option::of(0u64..64)).prop_map(|(size, exponent, paddable, t)| {
             let align = 1u64 << exponent;
             let target = t.filter(|_| paddable).map(|t| t - t % align.min(64));
-            Slot { size, align, paddable, target, gap: None }
+            Slot { size, align, paddable, target, ..Slot::default() }
         })
     }
 
@@ -316,7 +346,7 @@ mod tests {
             row in proptest::collection::vec(slot(), 1..30), start in 0u64..512, lines in 0u64..64,
         ) {
             let start = start * row[0].align;
-            let settled = settle(&row, start, lines * LINE, None);
+            let settled = settle(&row, &[], start, lines * LINE);
             let (at, end) = linked(&row, start, &settled.pads);
             for (i, slot) in row.iter().enumerate() {
                 let Some(target) = slot.target else { continue };
@@ -340,7 +370,7 @@ mod tests {
                 .collect();
             let (built, _) = linked(&row, 0, &vec![0; row.len()]);
             row.iter_mut().zip(&built).for_each(|(slot, at)| slot.target = Some(at % LINE));
-            let settled = settle(&row, 0, lines * LINE, None);
+            let settled = settle(&row, &[], 0, lines * LINE);
             prop_assert!(settled.missed.iter().all(Option::is_none));
             let (at, _) = linked(&row, 0, &settled.pads);
             prop_assert_eq!(at[1] - built[1], lines * LINE);
@@ -366,11 +396,11 @@ mod tests {
                     }
                     index[side].push(rows[side].len());
                     let target = (n > 0).then_some(target - target % align);
-                    rows[side].push(Slot { size, align, paddable: true, target, gap: None });
+                    rows[side].push(Slot { size, align, paddable: true, target, ..Slot::default() });
                 }
             }
             let place = |rows: &[Vec<Slot>; 2]| [0, 1].map(|side: usize| {
-                let settled = settle(&rows[side], 0, 0, None);
+                let settled = settle(&rows[side], &[], 0, 0);
                 let (at, _) = linked(&rows[side], 0, &settled.pads);
                 assert_eq!(at, settled.at);
                 assert!(settled.missed.iter().all(Option::is_none), "{:?}", settled.missed);
@@ -393,25 +423,26 @@ mod tests {
 
     #[test]
     fn a_unit_that_may_not_be_padded_is_matched_where_it_can_be() {
-        let slot = |size, align, paddable, target| Slot { size, align, paddable, target, gap: None };
+        let slot = |size, align, paddable, target| Slot { size, align, paddable, target, ..Slot::default() };
         // Strings between two tables: the pad in front of both puts both on their phase, or the one that may be padded.
         let row = |strings| [slot(16, 8, true, None), slot(3, 1, false, strings), slot(8, 8, true, Some(40))];
-        assert!(settle(&row(Some(36)), 0, 0, None).missed.iter().all(Option::is_none));
-        let settled = settle(&row(Some(3)), 0, 0, None);
+        assert!(settle(&row(Some(36)), &[], 0, 0).missed.iter().all(Option::is_none));
+        let settled = settle(&row(Some(3)), &[], 0, 0);
         assert_eq!(settled.at[2] % LINE, 40);
         assert!(settled.missed[1].as_ref().unwrap().contains("neighbour"), "{:?}", settled.missed);
         // At the end of a row, and what follows it.
-        let settled = settle(&[slot(16, 8, true, None), slot(4, 4, false, Some(60))], 0, 0, None);
+        let settled = settle(&[slot(16, 8, true, None), slot(4, 4, false, Some(60))], &[], 0, 0);
         assert_eq!(settled.at[1] % LINE, 60);
-        let settled = settle(&[slot(16, 8, true, None), slot(8, 8, true, Some(8))], 0, 0, Some((32, 32)));
-        assert_eq!(settled.end.next_multiple_of(32) % LINE, 32);
+        let [own, ahead] = [[slot(16, 8, true, None)], [slot(8, 32, false, Some(32))]];
+        let settled = settle(&own, &ahead, 0, 0);
+        assert_eq!((settled.end.next_multiple_of(32) % LINE, settled.at.len()), (32, 1));
     }
 
     #[test]
     fn what_cannot_be_met_says_why() {
-        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target, gap: None };
+        let slot = |align, paddable, target| Slot { size: 8, align, paddable, target, ..Slot::default() };
         let row = [slot(8, true, Some(8)), slot(64, true, Some(8)), slot(64, false, None), slot(8, true, Some(16))];
-        let why: Vec<String> = settle(&row, 0, 0, None).missed.into_iter().map(Option::unwrap_or_default).collect();
+        let why: Vec<String> = settle(&row, &[], 0, 0).missed.into_iter().map(Option::unwrap_or_default).collect();
         assert!(why[0].contains("nothing before it"), "{why:?}");
         assert!(why[1].contains("no multiple of its alignment 64"), "{why:?}");
         assert!(why[3].contains("larger alignment between"), "{why:?}");

@@ -9,12 +9,13 @@ use super::object::{self, Kind, Object};
 use super::patch::{self, Edit};
 use super::verify;
 use crate::error::{Error, Result};
-use crate::link::{Input, Relink};
+use crate::link::{Input, Relink, lto_hint};
 use crate::open::Bytes;
 
 /// One object that takes part in the link.
 pub(super) struct Source {
     pub input: usize,
+    pub member: Option<String>,
     /// The header of its archive member; `None` for a loose object.
     header: Option<usize>,
     /// Its bytes in the input.
@@ -48,7 +49,7 @@ impl Sources {
         for (index, input) in link.inputs().iter().enumerate() {
             let bytes = link.bytes(index)?;
             match object::kind(&bytes) {
-                Kind::Bitcode => return Err(lto(&input.name)),
+                Kind::Bitcode => return Err(lto(&input.name, true)),
                 Kind::Relocatable => {
                     let source = source(index, input, None, &bytes, 0..bytes.len(), input.name.clone())?;
                     sources.found.insert((index, None), Lookup::Source(sources.list.len()));
@@ -88,11 +89,14 @@ impl Sources {
             (Some(one), None) => {
                 let name = format!("{}({member})", input.name);
                 let inner = bytes.get(one.content.clone()).unwrap_or_default();
+                if object::kind(inner) == Kind::Bitcode {
+                    return Err(lto(&name, true));
+                }
                 if object::kind(inner) != Kind::Relocatable {
                     return Ok(Lookup::Not("its archive member is no relocatable object".into()));
                 }
                 let source = source(index, input, Some(one.header), inner, one.content.clone(), name)?;
-                self.list.push(source);
+                self.list.push(Source { member: Some(member.to_owned()), ..source });
                 Lookup::Source(self.list.len() - 1)
             }
             (Some(_), Some(_)) => Lookup::Not("its archive has two members of that name".into()),
@@ -144,16 +148,16 @@ fn source(
 ) -> Result<Source> {
     let object = object::parse(&name, bytes)?;
     if object.sections.iter().any(|s| s.name.starts_with(".gnu.lto_")) {
-        return Err(lto(&name));
+        return Err(lto(&name, false));
     }
     if object.sources > 1 && !input.system && header.is_none() {
         return Err(Error::input(format!("reading {name}"), "it was merged by an earlier link (ld -r)")
             .hint("act at the link that made it"));
     }
-    Ok(Source { input: index, header, content, name, object })
+    Ok(Source { input: index, member: None, header, content, name, object })
 }
 
-fn lto(name: &str) -> Error {
+fn lto(name: &str, llvm: bool) -> Error {
     Error::input(format!("reading {name}"), "it is an LTO object: its sections are made at link time")
-        .hint("build without -flto")
+        .hint(lto_hint(name, llvm))
 }

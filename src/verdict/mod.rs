@@ -60,6 +60,8 @@ fn conclude(record: &Record, mut runs: Runs) -> Verdict {
 }
 
 #[cfg(test)]
+mod calibration;
+#[cfg(test)]
 pub(crate) mod simulated;
 #[cfg(test)]
 mod simulation;

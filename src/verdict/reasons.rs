@@ -102,10 +102,13 @@ fn inconclusive(v: &Verdict, tried: Tried, code: &str, luck: &str) -> String {
              verdict",
             v.a_a.as_ref().map_or_else(String::new, say)
         ),
-        Some(Blocked::Unmatched) if v.cycle.is_some() => {
+        Some(Blocked::Unmatched) if v.cycle.is_some() && v.matched.rigid.is_empty() => {
             format!("{code}; {luck}, and the move alone, {}, does not confirm it as luck", say(&v.layout_luck))
         }
-        Some(Blocked::Unmatched) => format!("{code}; the rest is luck or interaction"),
+        Some(Blocked::Unmatched) => {
+            let first = v.matched.rigid.first().map_or_else(String::new, |unit| format!(": {unit}"));
+            format!("{code}, but not all of it need be the code: no layout gives both versions one landing{first}")
+        }
         Some(Blocked::Precision | Blocked::Budget) | None => too_wide(v, tried),
     }
 }

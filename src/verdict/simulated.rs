@@ -58,15 +58,45 @@ struct Live {
     levels: [Option<f64>; 4],
 }
 
+/// What single runs add to their level, one after the other.
+pub struct Noise {
+    /// SD of a run.
+    pub sd: f64,
+    pub rng: ChaCha8Rng,
+    drift: f64,
+}
+
+impl Noise {
+    pub fn new(sd: f64, seed: u64) -> Noise {
+        Noise { sd, rng: ChaCha8Rng::seed_from_u64(seed), drift: 0.0 }
+    }
+
+    pub fn normal(&mut self) -> f64 {
+        StandardNormal.sample(&mut self.rng)
+    }
+
+    /// One run: N(0, .6 s) + Exp(.8 s) − .8 s, 2 % spikes of mean 6 s, 1 % hits from outside of mean +40 %, on an
+    /// AR(1) drift of SD 2 s that keeps .95 from run to run.
+    pub fn run(&mut self) -> f64 {
+        let (sd, exponential) = (self.sd, |rng: &mut ChaCha8Rng| -> f64 { Exp1.sample(rng) });
+        self.drift = 0.95 * self.drift + 2.0 * sd * (1.0f64 - 0.95 * 0.95).sqrt() * self.normal();
+        let mut y = self.drift + 0.6 * sd * self.normal() + 0.8 * sd * (exponential(&mut self.rng) - 1.0);
+        if self.rng.random::<f64>() < 0.02 {
+            y += 6.0 * sd * exponential(&mut self.rng);
+        }
+        if self.rng.random::<f64>() < 0.01 {
+            y += 0.4 * exponential(&mut self.rng);
+        }
+        y
+    }
+}
+
 /// A campaign under way.
 pub struct Campaign {
     world: World,
-    /// SD of a run.
-    pub sd: f64,
+    noise: Noise,
     /// Share of quads and pairs that are marked as disturbed, and slowed; each is repeated once.
     pub disturbed: f64,
-    rng: ChaCha8Rng,
-    drift: f64,
     round: u32,
     pub record: Record,
 }
@@ -95,9 +125,7 @@ pub fn header(max_blocks: u32) -> Header {
 
 impl Campaign {
     pub fn new(world: World, sd: f64, seed: u64) -> Campaign {
-        let record = Record::new(header(48));
-        let rng = ChaCha8Rng::seed_from_u64(seed);
-        Campaign { world, sd, disturbed: 0.0, rng, drift: 0.0, round: 0, record }
+        Campaign { world, noise: Noise::new(sd, seed), disturbed: 0.0, round: 0, record: Record::new(header(48)) }
     }
 
     /// Pilot, rounds chosen from it, then look after look until a verdict stops it.
@@ -160,8 +188,8 @@ impl Campaign {
 
     fn layouts(&mut self, numbers: std::ops::Range<usize>) -> Vec<Live> {
         let mut layout = |number: usize| {
-            let level = 0.05 * self.normal();
-            let mut p = self.rng.random::<f64>();
+            let level = 0.05 * self.noise.normal();
+            let mut p = self.noise.rng.random::<f64>();
             let over = self.world.over.clone();
             let drawn = over.iter().find(|(share, _)| {
                 p -= share;
@@ -175,20 +203,16 @@ impl Campaign {
     }
 
     fn link_luck(&mut self) -> f64 {
-        self.world.link_luck * self.normal()
-    }
-
-    fn normal(&mut self) -> f64 {
-        StandardNormal.sample(&mut self.rng)
+        self.world.link_luck * self.noise.normal()
     }
 
     /// Each round runs every live unit once, in random order; the cells of a unit side by side, in random order.
     fn rounds(&mut self, units: &[Live], rounds: u32) {
         let mut order: Vec<usize> = (0..units.len()).collect();
         for _ in 0..rounds {
-            order.shuffle(&mut self.rng);
+            order.shuffle(&mut self.noise.rng);
             for &unit in &order {
-                let hit = self.rng.random::<f64>() < self.disturbed;
+                let hit = self.noise.rng.random::<f64>() < self.disturbed;
                 self.attempt(&units[unit], 0, hit);
                 if hit {
                     self.attempt(&units[unit], 1, false);
@@ -200,11 +224,11 @@ impl Campaign {
 
     fn attempt(&mut self, unit: &Live, attempt: u32, disturbed: bool) {
         let mut cells: Vec<usize> = (0..4).filter(|&c| unit.levels[c].is_some()).collect();
-        cells.shuffle(&mut self.rng);
+        cells.shuffle(&mut self.noise.rng);
         for cell in cells {
             // Outside load eats a two-thread effect, whatever the cell is.
             let level = unit.levels[cell].unwrap_or(0.0) * if disturbed { 0.3 } else { 1.0 };
-            let y = level + self.noise();
+            let y = level + self.noise.run();
             self.record.samples.push(Sample {
                 group: unit.group,
                 number: unit.number,
@@ -226,20 +250,5 @@ impl Campaign {
                 stack_offset: 0,
             });
         }
-    }
-
-    /// One run: N(0, .6 s) + Exp(.8 s) − .8 s, 2 % spikes of mean 6 s, 1 % hits from outside of mean +40 %, on an
-    /// AR(1) drift of SD 2 s that keeps .95 from run to run.
-    fn noise(&mut self) -> f64 {
-        let (sd, exponential) = (self.sd, |rng: &mut ChaCha8Rng| -> f64 { Exp1.sample(rng) });
-        self.drift = 0.95 * self.drift + 2.0 * sd * (1.0f64 - 0.95 * 0.95).sqrt() * self.normal();
-        let mut y = self.drift + 0.6 * sd * self.normal() + 0.8 * sd * (exponential(&mut self.rng) - 1.0);
-        if self.rng.random::<f64>() < 0.02 {
-            y += 6.0 * sd * exponential(&mut self.rng);
-        }
-        if self.rng.random::<f64>() < 0.01 {
-            y += 0.4 * exponential(&mut self.rng);
-        }
-        y
     }
 }

@@ -187,6 +187,17 @@ fn what_else_differs_between_two_builds_is_named() {
     assert_eq!(fewer.differing(&base.0, "x"), ["lib/libf.so"]);
 }
 
+/// As cargo does: the output lies at a second place too, and that is the one its user knows.
+#[test]
+fn a_link_is_known_by_its_copies() {
+    let place = Place::new("mkdir deps; printf 'int main(void) { return 0; }' >m.c");
+    let capture = place.proved("gcc m.c -o deps/m-0123 && ln deps/m-0123 m");
+    assert_eq!(capture.links[0].copies, ["m"]);
+    let by = |glob: &str| capture.select(Some(glob)).unwrap().captured().name.clone();
+    assert_eq!((by("m"), by("deps/m-*"), by("m-*")), ("m".into(), "deps/m-0123".into(), "deps/m-0123".into()));
+    assert!(capture.select(Some("m")).unwrap().captured().output.ends_with("tree/m"));
+}
+
 #[test]
 fn make_with_two_jobs_and_two_programs() {
     let makefile = "all: one two\n%.o: %.c\n\tgcc -c $< -o $@\none: src/main.o src/f.o src/g.o\n\tgcc $^ -o $@\n\
@@ -198,8 +209,8 @@ fn make_with_two_jobs_and_two_programs() {
     all.sort_unstable();
     assert_eq!(all, ["one", "two"]);
     let one = capture.select(Some("one")).unwrap();
-    assert_eq!(one.captured().problem(), None);
-    let stripped = capture.select(Some("t*")).unwrap().captured().problem().unwrap();
+    assert!(one.captured().problems().is_empty());
+    let stripped = capture.select(Some("t*")).unwrap().captured().problems().remove(0);
     assert!(stripped.starts_with("two was changed after the link"), "{stripped}");
     assert!(capture.select(None).unwrap_err().to_string().contains("one"));
     let none = capture.select(Some("three")).unwrap_err().to_string();
@@ -420,6 +431,57 @@ fn link_time_optimisation_is_refused_only_where_it_is_taken_in() {
         assert!(error.contains(file) && error.contains("-flto"), "{error}");
     }
     capture.select(Some("clean")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+}
+
+#[test]
+fn what_lays_out_instead_of_the_order_of_the_link_is_named() {
+    let order =
+        "echo g > order; printf '.text\\n.globl p,q\\np: call q\\nq: ret\\n.cg_profile p, q, 9\\n' > p.s; clang -c p.s";
+    let place = Place::new(order);
+    let lld = "gcc -fuse-ld=lld -ffunction-sections src/main.c src/f.c src/g.c";
+    let build = format!(
+        "{lld} -Wl,--symbol-ordering-file=order -o a; {lld} p.o -o b; {lld} p.o -Wl,--no-call-graph-profile-sort -o c; \
+         {lld} -Wl,--symbol-ordering-file,order p.o -o d"
+    );
+    let capture = place.proved(&build);
+    let said: Vec<Vec<String>> = capture.links.iter().map(|l| l.problems()).collect();
+    let sentence =
+        |name: &str, by: &str| vec![format!("{name} is laid out by {by}: the order of the link is not its layout")];
+    let profile = "a profile (.llvm.call-graph-profile in p.o)";
+    let both = format!("--symbol-ordering-file and {profile}");
+    let expected = [sentence("a", "--symbol-ordering-file"), sentence("b", profile), Vec::new(), sentence("d", &both)];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn the_flag_of_link_time_optimisation_is_named_for_each_compiler() {
+    let place = Place::new("");
+    let build = format!(
+        "{OBJECTS} clang -flto -c src/f.c -o lib/f.o; ar rcs lib/libf.a lib/f.o; clang -fuse-ld=lld src/main.o lib/f.o src/g.o -o clang; \
+         clang -fuse-ld=lld src/main.o src/g.o -Llib -lf -o member; \
+         gcc -flto src/main.o src/f.c src/g.o -o gcc; \
+         rustc -C linker-plugin-lto -C linker=clang r.rs -C link-arg=-fuse-ld=lld -o rust || true"
+    );
+    let capture = place.capture(&build).unwrap();
+    let said = |name: &str| capture.select(Some(name)).unwrap_err().to_string();
+    for (name, hint) in [("clang", "-flto=thin (clang)"), ("member", "-flto=thin (clang)"), ("gcc", "-flto (gcc)")] {
+        assert!(said(name).contains(hint), "{name}: {}", said(name));
+    }
+    assert_eq!(link::lto_hint("x.rcgu.o", true), "build without -C linker-plugin-lto (cargo: lto = \"off\")");
+}
+
+/// gold writes the path of a shared object without a name into it.
+#[test]
+fn a_shared_object_of_gold_needs_a_name() {
+    // Only where it needs versioned symbols.
+    let place = Place::new("echo 'int puts(const char *); int g(void){return puts(\"g\");}' > src/g.c");
+    let gold = "gcc -fuse-ld=gold -fPIC -shared src/f.c src/g.c";
+    let capture =
+        place.capture(&format!("{gold} -o lib/bare.so; {gold} -Wl,-soname,named.so -o lib/named.so")).unwrap();
+    assert_eq!(capture.problems, Vec::<String>::new());
+    capture.select(Some("named.so")).unwrap().prove_pass_through(place.dir.path()).unwrap();
+    let proved = capture.select(Some("bare.so")).unwrap().prove_pass_through(place.dir.path());
+    assert!(proved.unwrap_err().to_string().contains("-soname"));
 }
 
 /// A link made by a process that the build did not start is named, not met with silence.

@@ -9,6 +9,7 @@ use straddle::finding::Finding;
 use straddle::image::{Image, SymbolsFrom};
 use straddle::objects::Objects;
 use straddle::rules::{self, Scan};
+use straddle::types::DebugSections;
 
 /// Compiles assembly or C; `arguments` after the source. The folder lives as long as the result.
 pub struct Built {
@@ -26,9 +27,13 @@ pub fn build(name: &str, source: &str, arguments: &[&str]) -> Built {
     Built { folder, path }
 }
 
+/// As the command does: with types where the image has debug information.
 fn scan(path: &Path) -> Scan {
     let bytes = straddle::open::map(path).unwrap();
-    rules::scan(&Image::parse(&bytes, "image").unwrap(), None).unwrap()
+    let image = Image::parse(&bytes, "image").unwrap();
+    let debug = DebugSections::of(&image);
+    let types = debug.as_ref().map(DebugSections::read);
+    rules::scan(&image, types.as_ref(), None).unwrap()
 }
 
 fn of<'s>(scan: &'s Scan, rule: &str) -> Vec<&'s Finding> {
@@ -103,6 +108,130 @@ fn half_a_line_at_phase_40_straddles() {
     // From phase 40 to 64.
     assert_eq!(found[0].cost_bytes, Some(24));
     assert_eq!((scan.totals.counts.small, scan.totals.counts.straddling), (3, 1));
+}
+
+const TYPED: &[&str] = &["-g", "-nostdlib", "-static"];
+
+/// Names and costs of what a rule found.
+fn found(scan: &Scan, rule: &str) -> BTreeMap<String, Option<u64>> {
+    of(scan, rule).into_iter().map(|f| (f.subject.name.clone(), f.cost_bytes)).collect()
+}
+
+/// Case C4: an array that several threads write, by its elements' type. The fix of 2024 aligns the start, and the
+/// finding stays; the one of 2026 aligns the elements, and it goes (case C7b). Plain integers say nothing.
+#[test]
+fn an_aligned_array_still_shares_its_lines() {
+    let source = "
+        typedef struct { int counter; } atomic_t;
+        struct queue { long length; atomic_t users; };
+        #define LINE __attribute__((aligned(64)))
+        struct apart { _Atomic long count; } LINE;
+        LINE _Atomic long io_reads[8];
+        LINE char before[8]; _Atomic long unaligned[8];
+        LINE atomic_t kernel[16];
+        LINE volatile short flags[4];
+        LINE struct queue queues[2];
+        LINE struct server { int id; _Atomic char inside[3]; int plain[2]; } server;
+        LINE _Atomic int rows[3][16];
+        LINE struct apart apart[8];
+        LINE long plain[8];
+        LINE _Atomic long one[1];
+        LINE const _Atomic long fixed[4] = {1, 2, 3, 4};
+        LINE char last;
+        void _start(void) { }";
+    let built = build("a.c", source, TYPED);
+    let scan = scan(&built.path);
+    assert_eq!(scan.image.types_from.as_deref(), Some("dwarf"));
+    let mut found = found(&scan, "shared-elements");
+    // Where the compiler puts it decides how far it is to the next line.
+    let unaligned = found.remove("unaligned").unwrap().unwrap();
+    let gap = of(&scan, "shared-elements").iter().find(|f| f.subject.name == "unaligned").unwrap().subject.phase.0;
+    assert_eq!(unaligned, 8 * 56 + u64::from((64 - gap) % 64));
+    let costs = [("io_reads", 8 * 56), ("kernel", 16 * 60), ("flags", 4 * 62), ("queues", 2 * 48)];
+    let want = costs.into_iter().chain([("server.inside", 3 * 63 + 60)]);
+    assert_eq!(found, want.map(|(name, cost)| (name.to_string(), Some(cost))).collect());
+    let finding = of(&scan, "shared-elements").into_iter().find(|f| f.subject.name == "io_reads").unwrap();
+    assert!(finding.advice.contains("8 elements of 8 bytes, 8 on one line; an aligned start does not separate them"));
+    assert!(finding.advice.contains("costs 448 bytes"), "{}", finding.advice);
+    let subject = &finding.subject;
+    assert_eq!((subject.type_name.as_deref(), subject.file.as_deref()), (Some("_Atomic long int[8]"), Some("a.c")));
+    assert_eq!(subject.line, Some(6));
+    // One line for all of it would be the opposite advice.
+    assert!(of(&scan, "straddle").iter().all(|f| f.subject.name != "unaligned"));
+}
+
+#[test]
+fn atomics_of_cpp_and_rust_are_known_by_their_types() {
+    let cpp = "
+        #include <atomic>
+        alignas(64) std::atomic<long> reads[8]; alignas(64) long plain[8]; alignas(64) char last;
+        extern \"C\" void _start() { }";
+    let scanned = scan(&build("a.cc", cpp, TYPED).path);
+    assert_eq!(found(&scanned, "shared-elements"), BTreeMap::from([("reads".to_string(), Some(448))]));
+    let rust = "
+        use std::sync::atomic::AtomicU64;
+        #[repr(align(64))] pub struct Line([AtomicU64; 4]);
+        #[unsafe(no_mangle)] #[used] pub static reads: Line = Line([const { AtomicU64::new(0) }; 4]);
+        #[unsafe(no_mangle)] #[used] pub static plain: [u64; 4] = [1; 4];
+        fn main() { }";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.rs"), rust).unwrap();
+    let rustc = ["-g", "-Anon_upper_case_globals", "-Adead_code", "a.rs"];
+    assert!(Command::new("rustc").args(rustc).current_dir(folder.path()).status().unwrap().success());
+    let scanned = scan(&folder.path().join("a"));
+    assert_eq!(found(&scanned, "shared-elements"), BTreeMap::from([("reads.__0".to_string(), Some(4 * 56))]));
+}
+
+/// Case C2: a mutex of 40 bytes, aligned to a line, and what is placed behind it, in a struct and by the linker. To
+/// align both, or to fill the line, is silent.
+#[test]
+fn an_aligned_lock_shares_its_tail() {
+    let source = "
+        #include <pthread.h>
+        #define LINE __attribute__((aligned(64)))
+        struct padded { pthread_mutex_t lock; char rest[24]; };
+        struct db {
+            long name;
+            LINE pthread_mutex_t mutex_; int block_cache_tracer_;
+            LINE pthread_mutex_t alone; LINE int next;
+            LINE struct padded full; int behind;
+            LINE char text[40]; int letter;
+        };
+        struct db db;
+        LINE pthread_mutex_t lock = {.__data = {0, 1}}; int reader = 1;
+        LINE struct padded filled = {.rest = \"x\"}; int behind = 1;
+        LINE char text[40] = \"x\"; int letter = 1;
+        void _start(void) { }";
+    let built = build("a.c", source, &[TYPED, &["-fno-toplevel-reorder"]].concat());
+    let scan = scan(&built.path);
+    assert_eq!(
+        found(&scan, "shared-tail"),
+        BTreeMap::from([("db.mutex_".to_string(), Some(24)), ("lock".to_string(), Some(24))])
+    );
+    let both = of(&scan, "shared-tail");
+    let others: Vec<&str> = both.iter().flat_map(|f| &f.others).map(|s| s.name.as_str()).collect();
+    assert_eq!(others, ["reader", "db.block_cache_tracer_"]);
+    for finding in &both {
+        assert!(finding.advice.starts_with("tail line still shared with"), "{}", finding.advice);
+        assert_eq!((finding.subject.phase.0, finding.subject.size, finding.others[0].phase.0), (0, 40, 40));
+        assert_eq!(finding.subject.type_name.as_deref(), Some("pthread_mutex_t"));
+    }
+    // Said once; the neighbours whose type is no lock are told as before.
+    let lines: Vec<_> = of(&scan, "shared-line").into_iter().map(names).collect();
+    assert!(lines.contains(&HashSet::from(["text", "letter"])), "{lines:?}");
+    assert!(lines.iter().all(|l| !l.contains("lock")), "{lines:?}");
+}
+
+/// What is stripped of debug information is read as it was, and what is not final is said.
+#[test]
+fn without_types_nothing_is_claimed_of_them() {
+    let source = "_Atomic long io_reads[8]; int near; void _start(void) { }";
+    let plain = scan(&build("a.c", source, &["-nostdlib", "-static"]).path);
+    assert_eq!(plain.image.types_from, None);
+    assert!(of(&plain, "shared-elements").is_empty());
+    let object = scan(&build("a.c", source, &["-g", "-c"]).path);
+    assert_eq!(object.image.types_from, None);
+    assert_eq!(object.skipped[DebugSections::UNREAD], 1);
 }
 
 /// Case A28: every CPU has its own copy, so that sharing is wanted; a straddle still costs. `.data` beside it shows that
@@ -250,7 +379,7 @@ fn bad_input_is_one_line() {
         (&object, "LTO object"),
     ];
     for (bytes, want) in cases {
-        let error = Image::parse(bytes, "some/file").and_then(|image| rules::scan(&image, None)).unwrap_err();
+        let error = Image::parse(bytes, "some/file").and_then(|image| rules::scan(&image, None, None)).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(want) && text.contains("some/file") && !text.contains('\n'), "{want}: {text}");
         assert_eq!(error.exit(), straddle::error::Exit::Input);
@@ -259,7 +388,7 @@ fn bad_input_is_one_line() {
     let bytes = std::fs::read(&stripped).unwrap();
     let image = Image::parse(&bytes, "stripped").unwrap();
     assert_eq!(image.symbols_from, SymbolsFrom::Dynsym);
-    match rules::scan(&image, None) {
+    match rules::scan(&image, None, None) {
         Ok(scan) => assert!(scan.totals.counts.objects < 3),
         Err(error) => assert!(error.to_string().contains("no symbols (stripped)"), "{error}"),
     }
@@ -319,7 +448,7 @@ proptest! {
         }
         for bytes in [&bytes[..], &bytes[..cut]] {
             if let Ok(image) = Image::parse(bytes, "damaged") {
-                let _ = rules::scan(&image, None);
+                let _ = rules::scan(&image, None, None);
                 let whole = Image::parse(sample(), "whole").unwrap();
                 let _ = straddle::diff::diff(&whole, &image, None);
             }

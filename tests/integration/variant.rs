@@ -287,6 +287,60 @@ fn a_tampered_link_is_refused() {
     }
 }
 
+/// A link that says its objects were ordered, of whatever program.
+struct Ordered(Fake, Vec<String>);
+
+impl Relink for Ordered {
+    fn inputs(&self) -> &[Input] {
+        self.0.inputs()
+    }
+
+    fn order(&self) -> &[String] {
+        &self.1
+    }
+
+    fn bytes(&self, input: usize) -> Result<Bytes> {
+        self.0.bytes(input)
+    }
+
+    fn relink(&self, replaced: &BTreeMap<usize, Vec<u8>>, output: &Path) -> Result<Linked> {
+        self.0.relink(replaced, output)
+    }
+}
+
+#[test]
+fn an_order_that_changes_the_program_is_refused() {
+    let build = |a: &str, objects: &[&str]| {
+        let main = "extern long a[4]; long b(void); int main(void) { return (int)(a[3] + b()) - 7; }\n";
+        let sources = [("a.c", a), ("b.c", "long b(void) { return 3; }\n"), ("main.c", main)];
+        fake::build(&sources, &[], &[], "gcc", objects)
+    };
+    let same = "long a[4] = {1, 2, 3, 4};\n";
+    let (built, order) = (["main.o", "a.o", "b.o"], ["b.o", "main.o", "a.o"]);
+    let (_s, program) = open(&build(same, &built));
+    let plan = Plan { order: order.map(str::to_owned).to_vec(), ..Plan::no_op() };
+    let (out, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = out.path().join("v");
+    let make = |a: &str| {
+        let link = Ordered(build(a, &order), plan.order.clone());
+        variant::make_ordered(&program, &link, &plan, scratch.path(), &path)
+    };
+    let made = make(same).unwrap();
+    assert!(made.places.iter().zip(&program.units).any(|(at, u)| at.0 != u.address));
+    std::fs::remove_file(&path).unwrap();
+    for (other, says) in [
+        ("long a[4] = {1, 2, 3, 5};\n", "a.o:.data: its byte 0x18"),
+        ("long a[5] = {1, 2, 3, 4};\n", "the symbol a (32 bytes) became a (40 bytes)"),
+        ("long a[4] = {1, 2, 3, 4}; long more;\n", "symbol"),
+        ("const long a[4] = {1, 2, 3, 4};\n", "the output section .rodata is not in both"),
+    ] {
+        let error = make(other).unwrap_err().to_string();
+        assert!(error.contains(says) && !path.exists(), "{other}: {error}");
+    }
+    let error = variant::make(&program, &build(same, &built), &plan, &path).unwrap_err().to_string();
+    assert!(error.contains("its order of objects is not the link's"), "{error}");
+}
+
 #[test]
 fn a_plan_for_another_build_is_refused() {
     let link = demo(false);
@@ -354,7 +408,40 @@ fn what_cannot_be_patched_honestly_is_refused() {
         Program::open(&link, scratch.path()).err().unwrap().to_string()
     };
     let lto = refuse("gcc -c main.c; gcc -flto -ffat-lto-objects -c a.c", &["main.o", "a.o"]);
-    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto)"), "{lto}");
+    assert!(lto.contains("a.o") && lto.ends_with("(try: build without -flto (gcc))"), "{lto}");
     let merged = refuse("gcc -c main.c a.c; ld -r -o both.o main.o a.o", &["both.o"]);
     assert!(merged.contains("both.o") && merged.contains("ld -r"), "{merged}");
+}
+
+/// A function and its variable move to another file, or into an archive: they are the same all the same. What both
+/// versions do not have once is not.
+#[test]
+fn landing_follows_a_section_into_another_object() {
+    let f = "long moved_hits = 3; long moved(long x) { return x + moved_hits++; }\n";
+    let twice = "static long helper(long x) { return x * 3; } long (*NAME)(long) = helper;\n";
+    let main = "#include <stdio.h>\nlong moved(long); extern long (*one)(long), (*two)(long);\n\
+                int main(void) { printf(\"%ld %ld\\n\", moved(2), one(2) + two(1)); return 0; }\n";
+    let (one, two) = (twice.replace("NAME", "one"), twice.replace("NAME", "two"));
+    let build = |a: &str, b: &str| {
+        let sources = [("main.c", main), ("a.c", a), ("b.c", b)];
+        let flags = ["-O1", "-ffunction-sections", "-fdata-sections"];
+        fake::build(&sources, &flags, &[("libb.a", &["b.o"])], "gcc", &["main.o", "a.o", "libb.a"])
+    };
+    let (base, patched) = (build(&format!("{f}{one}"), &two), build(&one, &format!("{f}{two}")));
+    let ((_b, b), (_p, mut p)) = (open(&base), open(&patched));
+    let moved = [key("a.o", ".text.moved"), key("a.o", ".data.moved_hits")];
+    assert!(moved.iter().all(|k| !variant::common(&b, &p).has(k)));
+    p.adopt_names(&b);
+    let common = variant::common(&b, &p);
+    assert!(moved.iter().all(|k| common.has(k)), "{:?}", common.rest);
+    assert!(p.unit(&key("a.o", ".text.helper")).is_some() && p.unit(&moved[0]).is_some());
+    let targets: Targets = variant::targets_as_built(&b).into_iter().filter(|(k, _)| common.has(k)).collect();
+    let phases: Vec<Phase> = moved.iter().map(|k| targets[k]).collect();
+    let (_out, landed) = land(&p, &patched, targets, 3);
+    for (k, phase) in moved.iter().zip(phases) {
+        let named = landed.unmatched.iter().any(|(u, _)| u == k);
+        assert!(named || landed.variant.landing.iter().any(|(u, _, at)| u == k && *at == phase), "{k}");
+    }
+    assert!(landed.unmatched.len() < 2, "{:?}", landed.unmatched);
+    assert_eq!(patched.run(&landed.variant.path), "ExitStatus(unix_wait_status(0)) 5 9\n");
 }

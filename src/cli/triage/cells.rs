@@ -23,8 +23,6 @@ use crate::variant::{self, Aim, Common, Landed, Lead, Lines, Plan, Targets, Unma
 const STACK_STEP: u32 = 16;
 /// Stack offsets are below one page: there, phases repeat. (With a whole page among them, phase 0 came twice as often.)
 const STACK_PERIOD: u32 = 4096;
-/// How often a landing is drawn anew because the two versions cannot share their lines alike on it.
-const DRAWS: usize = 16;
 
 /// Makes the cells of a campaign.
 pub struct Cells<'a> {
@@ -72,10 +70,16 @@ impl<'a> Cells<'a> {
             |targets: Targets| -> Targets { targets.into_iter().filter(|(key, _)| common.has(key)).collect() };
         let on_base = of_common(variant::targets_as_built(base));
         let on_patched = of_common(variant::targets_as_built(patched));
-        let paddable = |key| [base, patched].iter().all(|p| p.unit(key).is_some_and(|u| u.class.paddable()));
-        let all = common.inside.iter().all(|unit| paddable(&unit.key));
-        let cycle = variant::cycle(&common).map(|n| n as u32).filter(|_| all);
-        Cells { versions, common, on_base, on_patched, cycle, folder, seed }
+        let mut cells = Cells { versions, common, on_base, on_patched, cycle: None, folder, seed };
+        if cells.common.inside.iter().all(|unit| cells.paddable(&unit.key)) {
+            cells.cycle = variant::cycle(&cells.common).map(|n| n as u32);
+        }
+        cells
+    }
+
+    fn paddable(&self, key: &variant::UnitKey) -> bool {
+        let both = [&self.versions.base.program, &self.versions.patched.program];
+        both.iter().all(|program| program.unit(key).is_some_and(|u| u.class.paddable()))
     }
 
     /// Layouts of a full phase cycle of what moved inside its object, if there is such a thing here.
@@ -147,35 +151,19 @@ impl<'a> Cells<'a> {
         Ok(())
     }
 
-    /// Both versions on one drawn landing: the first of the drawn ones on which the same units share a line in both. If
-    /// there is none, the one that comes closest is taken, and what differs is named. In a cycle, all of its layouts are
-    /// one draw, turned on step by step.
+    /// Both versions on one drawn landing. In a cycle, all of its layouts are one draw, turned on step by step.
     fn layout(&self, number: u32) -> Result<Made> {
         let (draw, turn) = self.cycle.map_or((number, 0), |of| (number / of, number % of));
         let mut rng = self.rng(Group::Layout, draw);
         let (base, patched) = (&self.versions.base, &self.versions.patched);
         let lead = Lead::new();
-        let together =
-            |targets: &Targets| variant::together(&base.program, &patched.program, &self.common, targets, &lead);
-        let mut best: Option<variant::Joint> = None;
-        let mut best_drawn = Targets::new();
-        for _ in 0..DRAWS {
-            let drawn = variant::random_targets(&base.program, &patched.program, &mut rng);
-            let joint = together(&drawn);
-            let done = joint.differences.is_empty();
-            if best.as_ref().is_none_or(|b| joint.differences.len() < b.differences.len()) {
-                (best, best_drawn) = (Some(joint), drawn);
-            }
-            // What no draw can change (the start of an output section) is the same in each: stop when nothing is left
-            // that a draw could change.
-            if done || !best.as_ref().is_some_and(|b| b.differences.iter().any(|(k, _)| self.drawn(k))) {
-                break;
-            }
+        let mut joint = variant::random_joint(&base.program, &patched.program, &self.common, &mut rng);
+        if turn > 0 {
+            // What cannot be padded follows from what can.
+            joint.targets.retain(|key, _| self.paddable(key));
+            let turned = variant::turned(&self.common, &joint.targets, u64::from(turn));
+            joint = variant::together(&base.program, &patched.program, &self.common, &turned, &lead);
         }
-        let joint = match turn {
-            0 => best.unwrap_or_default(),
-            turn => together(&variant::turned(&self.common, &best_drawn, u64::from(turn))),
-        };
         let stack = stack_offset(&mut rng);
         let mut made = Made::empty(Group::Layout, number);
         let want = |cell, version, lines| Wanted {
@@ -190,11 +178,6 @@ impl<'a> Cells<'a> {
         let p = self.cell(Group::Layout, number, want(Cell::P0, patched, joint.lines.clone()), stack, &mut made)?;
         self.compare(&b, &p, "a drawn landing", &mut made);
         Ok(made)
-    }
-
-    /// Whether a fresh draw changes what stands at and before this unit.
-    fn drawn(&self, key: &variant::UnitKey) -> bool {
-        self.versions.base.program.unit(key).is_some_and(|u| u.class.paddable())
     }
 
     /// Names what differs between two cells that are to stand on one landing, by the linked files.
@@ -219,9 +202,13 @@ impl<'a> Cells<'a> {
 
     /// `matched 412 of 415 units`, from what block 0 and the first layouts missed.
     #[must_use]
-    pub fn matched<'m>(&self, made: impl Iterator<Item = &'m Made>) -> Matched {
-        let missed: Vec<&[Unmatched]> = made.map(|m| m.missed.as_slice()).collect();
-        variant::matched_report(&self.common, &missed)
+    pub fn matched<'m>(&self, made: impl Iterator<Item = &'m Made> + Clone) -> Matched {
+        let missed: Vec<&[Unmatched]> = made.clone().map(|m| m.missed.as_slice()).collect();
+        let mut matched = variant::matched_report(&self.common, &missed);
+        let drawn: Vec<&[Unmatched]> =
+            made.filter(|m| m.group.group == Group::Layout).map(|m| m.missed.as_slice()).collect();
+        matched.rigid.extend(variant::held_apart(&self.versions.base.program, &drawn));
+        matched
     }
 
     fn cell(&self, group: Group, number: u32, want: Wanted, stack: u32, made: &mut Made) -> Result<Variant> {
@@ -237,6 +224,7 @@ impl<'a> Cells<'a> {
                 targets: want.targets.clone(),
                 lead: want.lead.clone(),
                 lines: want.lines,
+                ..Aim::default()
             };
             variant::land(program, link, &aim, &path)
                 .map_err(|e| Error { doing: format!("{} of {}", e.doing, want.version.name), ..e })?

@@ -47,7 +47,8 @@ struct Built {
 pub fn build(case: &Case, work: &Work, progress: &Progress) -> Result<Versions> {
     let mut problems = Vec::new();
     let base = version(case, "base", work, progress, &mut problems)?;
-    let patched = version(case, "patched", work, progress, &mut problems)?;
+    let mut patched = version(case, "patched", work, progress, &mut problems)?;
+    patched.version.program.adopt_names(&base.version.program);
     if base.output != patched.output {
         let links = format!("base links {}, patched {}", base.output.display(), patched.output.display());
         return Err(Error::input("comparing the two links", links).hint("name one output with --link"));
@@ -89,7 +90,7 @@ fn version(
     .map_err(|e| Error { doing: format!("building {name}: {}", e.doing), ..e })?;
     problems.extend(capture.problems.iter().map(|p| format!("building {name}: {p}")));
     let link = capture.select(case.link.as_deref())?;
-    problems.extend(link.captured().problem());
+    problems.extend(link.captured().problems());
     let (linked, inputs) = (&link.captured().name, link.captured().inputs.len());
     progress.step(&format!("captured the link of {linked}: {inputs} inputs"));
     let output = capture.root.join(linked);

@@ -1,6 +1,7 @@
 //! A linked file as the second reader sees it: output sections, symbols with their places, contents.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use goblin::elf::{Elf, program_header, section_header, sym};
 
@@ -39,6 +40,22 @@ pub struct Linked {
     pub outputs: Vec<Output>,
     /// Sorted; without `STT_FILE`, for which the linker takes the name of the input, wherever a copy of it lies.
     pub symbols: Vec<Symbol>,
+    /// What is relocated and then read-only (`PT_GNU_RELRO`).
+    pub relro: Option<Range<u64>>,
+}
+
+/// An output section of lld and mold that reaches to the end of the page that the relocated read-only part ends in.
+pub const RELRO_PADDING: &str = ".relro_padding";
+
+/// `SHT_RELR`: packed relative relocations.
+const SHT_RELR: u32 = 19;
+
+impl Output {
+    /// Whether its size depends on the addresses of others.
+    #[must_use]
+    pub fn elastic(&self) -> bool {
+        self.kind == SHT_RELR || self.kind == section_header::SHT_NOBITS && self.name == RELRO_PADDING
+    }
 }
 
 impl Linked {
@@ -75,7 +92,9 @@ impl Linked {
             })
             .collect();
         symbols.sort_unstable();
-        Ok(Linked { machine: elf.header.e_machine, wide: elf.is_64, outputs, symbols })
+        let relro = elf.program_headers.iter().find(|p| p.p_type == program_header::PT_GNU_RELRO);
+        let relro = relro.map(|p| p.p_vaddr..p.p_vaddr.saturating_add(p.p_memsz));
+        Ok(Linked { machine: elf.header.e_machine, wide: elf.is_64, outputs, symbols, relro })
     }
 
     /// Whether an output section of that name is loaded.
@@ -91,6 +110,13 @@ impl Linked {
         self.output(name).is_some_and(|o| o.flags & either != 0)
     }
 
+    /// Whether a program writes to that output section after it was started: it is writable, and not sealed by then.
+    #[must_use]
+    pub fn written(&self, name: &str) -> bool {
+        let sealed = name.starts_with(".data.rel.ro") || name.starts_with(".got");
+        !sealed && self.output(name).is_some_and(|o| o.flags & u64::from(section_header::SHF_WRITE) != 0)
+    }
+
     /// The loaded output section of that name.
     #[must_use]
     pub fn output(&self, name: &str) -> Option<&Output> {
@@ -99,24 +125,37 @@ impl Linked {
 
     /// The map must give every loaded output section the address and size that its header has.
     pub fn agrees_with(&self, landing: &Landing) -> Result<(), String> {
-        let by_name: BTreeMap<&str, (u64, u64)> =
-            landing.outputs.iter().map(|o| (o.name.as_str(), (o.address, o.size))).collect();
+        // A linker may make two output sections of one name.
+        let mut by_name: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+        for o in &landing.outputs {
+            by_name.entry(&o.name).or_default().push((o.address, o.size));
+        }
         for o in self.outputs.iter().filter(|o| o.flags & ALLOC != 0) {
-            match by_name.get(o.name.as_str()) {
-                Some(&(address, size)) if (address, size) != (o.address, o.size) => {
-                    return Err(format!(
-                        "{} lies at {:#x} with {:#x} bytes, the map says {address:#x} and {size:#x}",
-                        o.name, o.address, o.size
-                    ));
-                }
-                Some(_) => {}
-                None => return Err(format!("{} is not in the map", o.name)),
+            let all = by_name.get(o.name.as_str()).ok_or_else(|| format!("{} is not in the map", o.name))?;
+            if let (Some((address, size)), false) = (all.first(), all.contains(&(o.address, o.size))) {
+                return Err(format!(
+                    "{} lies at {:#x} with {:#x} bytes, the map says {address:#x} and {size:#x}",
+                    o.name, o.address, o.size
+                ));
             }
         }
         Ok(())
     }
 
-    fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
+    /// The output section that a symbol is in, by name; the special index of one that is in none.
+    pub fn home(&self, symbol: &Symbol) -> Result<&str, usize> {
+        self.outputs.get(symbol.section).map(|o| o.name.as_str()).ok_or(symbol.section)
+    }
+
+    /// Whether no output section has bytes on both sides of an address.
+    #[must_use]
+    pub fn between(&self, address: u64) -> bool {
+        let mut loaded = self.outputs.iter().filter(|o| o.flags & ALLOC != 0 && o.name != ".tbss");
+        !loaded.any(|o| o.address < address && address - o.address < o.size)
+    }
+
+    /// Every definition of that name.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &Symbol> {
         let from = self.symbols.partition_point(|s| s.name.as_str() < name);
         self.symbols.iter().skip(from).take_while(move |s| s.name == name).filter(|s| s.section != 0)
     }
@@ -136,9 +175,10 @@ impl Linked {
     /// The bytes at an address in an output section; `None` where the file has none (`.bss`) or they leave the section.
     #[must_use]
     pub fn content<'a>(&self, bytes: &'a [u8], output: &str, address: u64, size: u64) -> Option<&'a [u8]> {
-        let output = self.output(output).filter(|o| o.kind != section_header::SHT_NOBITS)?;
-        let into = address.checked_sub(output.address)?;
-        if into.checked_add(size)? > output.size {
+        let holds = |o: &&Output| o.address <= address && address - o.address <= o.size;
+        let output = self.outputs.iter().filter(|o| o.flags & ALLOC != 0 && o.name == output).find(holds)?;
+        let into = address - output.address;
+        if output.kind == section_header::SHT_NOBITS || into.checked_add(size)? > output.size {
             return None;
         }
         let from = usize::try_from(output.offset.checked_add(into)?).ok()?;

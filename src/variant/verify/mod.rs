@@ -3,10 +3,13 @@
 
 mod linked;
 mod object;
+pub mod order;
+pub mod places;
 mod proof;
 
-pub use linked::Linked;
+pub use linked::{Linked, RELRO_PADDING};
 pub use object::{archive, patched};
+pub use places::By;
 pub use proof::{Proof, prove};
 
 use std::ops::Range;

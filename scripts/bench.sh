@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# Speed and memory as ratios against real peers, each pair in one run on one machine.
+set -euo pipefail
+
+usage() {
+    cat <<'END'
+usage: scripts/bench.sh scan [IMAGE]
+       scripts/bench.sh variants [OBJECTS]
+       scripts/bench.sh measure
+
+scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: the vmlinux that scripts/kernels.sh
+          fetched): wall time and peak memory, the best of five.
+variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
+          bfd and lld; and the disk that 64 variants need beside their own size.
+measure   our own cost of a run, from spawn to stored sample, beside `hyperfine -N`, on a program that does nothing.
+Nothing else should run on the machine. The tables go into docs/performance.md by hand, with the machine's name.
+END
+}
+
+cd "$(dirname "$0")/.."
+straddle=$(realpath "${STRADDLE:-target/release/straddle}")
+work=$PWD/target/bench
+mkdir -p "$work"
+
+# COMMAND…: "SECONDS MIB", the best of five.
+best() {
+    local i
+    for i in 1 2 3 4 5; do
+        /usr/bin/time -f '%e %M' -o "$work/time" "$@" >/dev/null 2>&1
+        cat "$work/time"
+    done | sort -n | head -n 1 | awk '{ printf "%.2f %.0f\n", $1, $2 / 1024 }'
+}
+
+scan() {
+    local image=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
+    local ours other
+    ours=$(best "$straddle" scan "$image")
+    echo "| command | seconds | MiB | time against straddle |"
+    echo "|---|--:|--:|--:|"
+    echo "| straddle scan | ${ours/ / | } | 1 |"
+    for other in "nm -S" "readelf -SWs"; do
+        best $other "$image" | awk -v name="$other" -v ours="${ours% *}" '{ printf "| %s | %s | %s | %.1f |\n", name, $1, $2, $1 / ours }'
+    done
+}
+
+# A C++ program of N objects with templates, exceptions, static data and inline functions that every object repeats.
+program() { # FOLDER N
+    [ -f "$1/Makefile" ] && return
+    mkdir -p "$1"
+    local i
+    for ((i = 0; i < $2; i++)); do
+        cat >"$1/u$i.cc" <<END
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+static long counter_$i = $i, spare_$i[$((i % 7 + 1))];
+const char *const name_$i = "unit $i";
+std::map<std::string, std::vector<long>> table_$i;
+long step_$i(long n) {
+    auto &row = table_$i[name_$i + std::to_string(n % 3)];
+    row.push_back(n + counter_$i++ + spare_$i[0]);
+    if (n < 0) throw std::out_of_range(name_$i);
+    return row.back();
+}
+END
+    done
+    {
+        for ((i = 0; i < $2; i++)); do echo "long step_$i(long);"; done
+        echo '#include <cstdio>'
+        echo 'int main() { long sum = 0;'
+        for ((i = 0; i < $2; i++)); do echo "sum += step_$i($i);"; done
+        echo 'std::printf("%ld\n", sum); return 0; }'
+    } >"$1/main.cc"
+    cat >"$1/Makefile" <<'END'
+objects := $(patsubst %.cc,%.o,$(wildcard *.cc))
+program: $(objects)
+	$(CXX) $(LDFLAGS) -o $@ $(objects)
+%.o: %.cc
+	$(CXX) -O1 -g -c $< -o $@
+END
+    make -s -j"$(nproc)" -C "$1" program
+}
+
+variants() {
+    local at=$work/program-${1:-500} linker
+    program "$at" "${1:-500}"
+    echo "| linker | link s | patch | proof | all that a variant costs against its link |"
+    echo "|---|--:|--:|--:|--:|"
+    for linker in bfd lld; do
+        rm -rf "$at/program" "$at/.straddle" "$at/out"
+        "$straddle" capture -q --dir "$at" -- make -s program "LDFLAGS=-fuse-ld=$linker" >/dev/null
+        "$straddle" variants "$at/.straddle/capture" --kind random -n 16 -j 1 -o "$at/out" 2>&1 >/dev/null |
+            sed -n 's/.*patched in \([0-9.]*\) s, linked in \([0-9.]*\) s, proven in \([0-9.]*\) s.*/\1 \2 \3/p' |
+            awk -v linker="$linker" '{ printf "| %s | %.2f | %+.0f %% | %+.0f %% | %.2f |\n", linker, $2 / 16, 100 * $1 / $2, 100 * $3 / $2, ($1 + $2 + $3) / $2 }'
+    done
+    rm -rf "$at/out"
+    "$straddle" variants -q "$at/.straddle/capture" --kind random -n 64 -o "$at/out" >/dev/null
+    local all own
+    all=$(du -s --block-size=1 "$at/out" | cut -f1)
+    own=$(find "$at/out" -name 'program-*' -type f -printf '%b\n' | awk '{ s += $1 * 512 } END { print s }')
+    awk -v all="$all" -v own="$own" 'BEGIN { printf "\n64 variants: %.1f MB of binaries, %+.1f %% beside them\n", own / 1e6, 100 * (all - own) / own }'
+}
+
+measure() {
+    command -v hyperfine >/dev/null || { echo "bench.sh: hyperfine is missing (apt-get install hyperfine)" >&2; exit 4; }
+    local at=$work/nothing cache=$work/cache runs ours theirs
+    rm -rf "$at" "$cache"
+    mkdir -p "$at/base" "$at/patched"
+    echo 'int spare = 1; int main(void) { return 0; }' >"$at/base/main.c"
+    echo 'int spare = 2; int main(void) { return 0; }' >"$at/patched/main.c"
+    (cd "$at/base" && gcc -O2 main.c -o nothing)
+    XDG_CACHE_HOME=$cache "$straddle" triage -q --base "$at/base" --patched "$at/patched" --build 'gcc -O2 main.c -o nothing' \
+        --budget 20s -- '{bin}' >/dev/null || true
+    # From one start to the next: a run, and all that is ours around it.
+    ours=$(sed -n 's/.*"start_ns":\([0-9]*\).*/\1/p' "$cache"/straddle/*/*.record | sort -n |
+        awk 'NR > 1 { print $1 - last } { last = $1 }' | sort -n | awk '{ v[NR] = $1 } END { printf "%.3f", v[int((NR + 1) / 2)] / 1e6 }')
+    runs=5000
+    theirs=$({ /usr/bin/time -f %e hyperfine -N --warmup 1 --runs $runs "$at/base/nothing" >/dev/null 2>&1; } 2>&1 | tail -n 1 |
+        awk -v n=$runs '{ printf "%.3f", 1000 * $1 / n }')
+    echo "| a run of a program that does nothing | ms |"
+    echo "|---|--:|"
+    echo "| straddle, from start to start | $ours |"
+    echo "| hyperfine -N | $theirs |"
+    awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "\nratio %.2f\n", a / b }'
+}
+
+case ${1:-} in
+scan | variants | measure) "$@" ;;
+-h | --help) usage ;;
+*) usage >&2; exit 2 ;;
+esac

@@ -1,0 +1,251 @@
+//! Entries of types → [`Type`]s: each entry that a variable contains, once.
+
+use std::collections::HashMap;
+
+use gimli::{AttributeValue, DwAt, DwTag, Operation};
+
+use super::units::{At, Dwarf, Entry, checked};
+use super::{Skipped, skip};
+use crate::types::{Alias, Bits, Kind, Member, Type, TypeId};
+
+pub(super) struct Builder<'b, 'd> {
+    dwarf: &'b Dwarf<'d>,
+    ids: HashMap<At, TypeId>,
+    list: Vec<Type<'d>>,
+    /// Named by a type that was read, and not read themselves.
+    open: Vec<(TypeId, At)>,
+    /// Entries that may still be read. Those of real files have several bytes each and are read about once; of
+    /// a damaged one, each byte could begin a struct that holds all the rest.
+    left: usize,
+    over: usize,
+}
+
+impl<'b, 'd> Builder<'b, 'd> {
+    pub(super) fn new(dwarf: &'b Dwarf<'d>) -> Builder<'b, 'd> {
+        Builder { dwarf, ids: HashMap::new(), list: Vec::new(), open: Vec::new(), left: dwarf.size, over: 0 }
+    }
+
+    /// The type of an entry; what it is made of is read in [`Builder::finish`].
+    pub(super) fn id(&mut self, at: At) -> Option<TypeId> {
+        if let Some(id) = self.ids.get(&at) {
+            return Some(*id);
+        }
+        let id = TypeId(u32::try_from(self.list.len()).ok()?);
+        self.ids.insert(at, id);
+        self.list.push(unknown());
+        self.open.push((id, at));
+        Some(id)
+    }
+
+    pub(super) fn finish(mut self, skipped: &mut Skipped) -> Vec<Type<'d>> {
+        while let Some((id, at)) = self.open.pop() {
+            if self.left == 0 {
+                self.over += 1;
+                continue;
+            }
+            let read = self.read(at).unwrap_or_else(unknown);
+            if let Some(slot) = self.list.get_mut(id.0 as usize) {
+                *slot = read;
+            }
+        }
+        skip(skipped, "types left unread: the debug information repeats itself without end", self.over);
+        let unknown = self.list.iter().filter(|t| matches!(t.kind, Kind::Unknown)).count();
+        skip(skipped, "types that are only declared or not known here", unknown - self.over.min(unknown));
+        self.list
+    }
+
+    fn read(&mut self, at: At) -> Option<Type<'d>> {
+        self.left = self.left.saturating_sub(1);
+        let entry = self.dwarf.entry(at)?;
+        // The stub that stands for a type of another unit.
+        if let Some(AttributeValue::DebugTypesRef(_)) = entry.attr_value(gimli::DW_AT_signature) {
+            let of = self.refers(at.unit, &entry, gimli::DW_AT_signature);
+            return Some(Type { name: None, size: None, align: None, kind: Kind::Alias { how: Alias::Typedef, of } });
+        }
+        let name = self.dwarf.name(at.unit, &entry).or_else(|| self.completed(at.unit, &entry));
+        let kind = self.kind(at, &entry)?;
+        let size = match kind {
+            // An alias has its type's; an array's is worked out where it is not given.
+            Kind::Alias { .. } | Kind::Unknown => None,
+            Kind::Pointer { .. } => number(&entry, gimli::DW_AT_byte_size)
+                .or_else(|| Some(self.dwarf.unit(at.unit)?.header.address_size().into())),
+            _ => number(&entry, gimli::DW_AT_byte_size),
+        };
+        Some(Type { name, size, align: number(&entry, gimli::DW_AT_alignment), kind })
+    }
+
+    fn kind(&mut self, at: At, entry: &Entry<'d>) -> Option<Kind<'d>> {
+        let alias = |how, of| Some(Kind::Alias { how, of });
+        let declared_only = entry.attr_value(gimli::DW_AT_declaration) == Some(AttributeValue::Flag(true));
+        match entry.tag() {
+            _ if declared_only => Some(Kind::Unknown),
+            gimli::DW_TAG_base_type | gimli::DW_TAG_unspecified_type | gimli::DW_TAG_subrange_type => Some(Kind::Base),
+            gimli::DW_TAG_enumeration_type => Some(Kind::Enum),
+            gimli::DW_TAG_subroutine_type => Some(Kind::Function),
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type
+            | gimli::DW_TAG_ptr_to_member_type => Some(Kind::Pointer { to: self.pointed(at.unit, entry) }),
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => {
+                Some(Kind::Struct(self.members(at)))
+            }
+            gimli::DW_TAG_union_type => Some(Kind::Union(self.members(at))),
+            // A vector is one value.
+            gimli::DW_TAG_array_type if entry.has_attr(gimli::DW_AT_GNU_vector) => Some(Kind::Base),
+            gimli::DW_TAG_array_type => self.array(at, entry),
+            gimli::DW_TAG_typedef | gimli::DW_TAG_template_alias => {
+                alias(Alias::Typedef, self.refers(at.unit, entry, gimli::DW_AT_type))
+            }
+            gimli::DW_TAG_const_type | gimli::DW_TAG_restrict_type | gimli::DW_TAG_immutable_type => {
+                alias(Alias::Const, self.refers(at.unit, entry, gimli::DW_AT_type))
+            }
+            gimli::DW_TAG_volatile_type => alias(Alias::Volatile, self.refers(at.unit, entry, gimli::DW_AT_type)),
+            gimli::DW_TAG_atomic_type => alias(Alias::Atomic, self.refers(at.unit, entry, gimli::DW_AT_type)),
+            _ => None,
+        }
+    }
+
+    fn refers(&mut self, unit: u32, entry: &Entry<'d>, attribute: DwAt) -> Option<TypeId> {
+        self.id(self.dwarf.target(unit, &entry.attr_value(attribute)?)?)
+    }
+
+    /// The name of the declaration that an entry completes.
+    fn completed(&self, unit: u32, entry: &Entry<'d>) -> Option<&'d str> {
+        let at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_specification)?)?;
+        self.dwarf.name(at.unit, &self.dwarf.entry(at)?)
+    }
+
+    /// The name of what a pointer points to, through a few qualifiers; the type itself is not read.
+    fn pointed(&mut self, unit: u32, entry: &Entry<'d>) -> Option<&'d str> {
+        let mut at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_type)?)?;
+        for _ in 0..4 {
+            let target = self.dwarf.entry(at)?;
+            if let Some(name) = self.dwarf.name(at.unit, &target) {
+                return Some(name);
+            }
+            at = self.dwarf.target(at.unit, &target.attr_value(gimli::DW_AT_type)?)?;
+        }
+        None
+    }
+
+    /// Members that take bytes: no static ones, no variants of an enum with fields, whose place depends on the value.
+    fn members(&mut self, at: At) -> Vec<Member<'d>> {
+        let mut members = Vec::new();
+        self.children(at, &[gimli::DW_TAG_member, gimli::DW_TAG_inheritance], |builder, entry| {
+            members.extend(builder.member(at.unit, entry));
+        });
+        members
+    }
+
+    fn member(&mut self, unit: u32, entry: &Entry<'d>) -> Option<Member<'d>> {
+        if entry.has_attr(gimli::DW_AT_external) || entry.has_attr(gimli::DW_AT_declaration) {
+            return None;
+        }
+        let type_id = self.refers(unit, entry, gimli::DW_AT_type)?;
+        let place = entry.attr_value(gimli::DW_AT_data_member_location);
+        let whole = match place {
+            Some(AttributeValue::Exprloc(expression)) => {
+                let encoding = self.dwarf.unit(unit)?.header.encoding();
+                match expression.operations(encoding).next().ok()?? {
+                    Operation::PlusConstant { value } => value,
+                    // A virtual base: where it lies is the object's affair.
+                    _ => return None,
+                }
+            }
+            // No location: a union's member, or a bit field that is placed by bits alone.
+            _ => number(entry, gimli::DW_AT_data_member_location).unwrap_or(0),
+        };
+        let (offset, bits) = bits(entry, whole, self.dwarf.big_endian)?;
+        let name = self.dwarf.name(unit, entry).filter(|_| entry.tag() == gimli::DW_TAG_member);
+        Some(Member { name, offset, align: number(entry, gimli::DW_AT_alignment), bits, type_id })
+    }
+
+    fn array(&mut self, at: At, entry: &Entry<'d>) -> Option<Kind<'d>> {
+        let element = self.refers(at.unit, entry, gimli::DW_AT_type)?;
+        let mut stride = number(entry, gimli::DW_AT_byte_stride);
+        let in_bits = entry.has_attr(gimli::DW_AT_bit_stride);
+        let mut counts = Vec::new();
+        let ranges = [gimli::DW_TAG_subrange_type, gimli::DW_TAG_enumeration_type, gimli::DW_TAG_generic_subrange];
+        self.children(at, &ranges, |_, range| {
+            counts.push(elements(range));
+            stride = stride.or_else(|| number(range, gimli::DW_AT_byte_stride));
+        });
+        (!in_bits && !counts.is_empty()).then_some(Kind::Array { element, counts, stride })
+    }
+
+    /// Each direct child of some tags. Others are passed with all that they hold.
+    fn children(&mut self, at: At, tags: &[DwTag], each: impl FnMut(&mut Self, &Entry<'d>)) {
+        let _: Option<()> = self.each_child(at, tags, each);
+    }
+
+    /// `None` where the entries are damaged: what came before stands.
+    fn each_child(&mut self, at: At, tags: &[DwTag], mut each: impl FnMut(&mut Self, &Entry<'d>)) -> Option<()> {
+        let dwarf = self.dwarf;
+        let unit = dwarf.unit(at.unit)?;
+        let from = |offset| unit.header.entries_raw(&unit.abbreviations, Some(offset)).ok();
+        let mut entries = from(at.offset)?;
+        let own = entries.read_abbreviation().ok()??;
+        entries.skip_attributes(checked(own.attributes())?).ok()?;
+        let mut depth = usize::from(own.has_children());
+        while depth > 0 {
+            self.left = self.left.checked_sub(1)?;
+            let offset = entries.next_offset();
+            let Some(child) = entries.read_abbreviation().ok()? else {
+                depth -= 1;
+                continue;
+            };
+            let mut sibling = None;
+            for specification in checked(child.attributes())? {
+                let attribute = entries.read_attribute(*specification).ok()?;
+                if let (gimli::DW_AT_sibling, AttributeValue::UnitRef(next)) = (attribute.name(), attribute.value()) {
+                    sibling = Some(next).filter(|next| *next > entries.next_offset());
+                }
+            }
+            if depth == 1 && tags.contains(&child.tag()) {
+                each(self, &dwarf.entry(At { unit: at.unit, offset })?);
+            }
+            match sibling {
+                // To the next one at this depth, without what lies between.
+                Some(next) if child.has_children() => entries = from(next)?,
+                _ => depth += usize::from(child.has_children()),
+            }
+        }
+        Some(())
+    }
+}
+
+/// A number that is one in the file: not an expression, not a reference.
+fn number(entry: &Entry<'_>, name: DwAt) -> Option<u64> {
+    entry.attr(name)?.udata_value()
+}
+
+/// Where a bit field begins: `whole` moved to the byte of its first bit. DWARF 4 and later count from the start of the
+/// struct; before, from the most significant bit of a unit of `DW_AT_byte_size` bytes.
+fn bits(entry: &Entry<'_>, whole: u64, big_endian: bool) -> Option<(u64, Option<Bits>)> {
+    let Some(count) = number(entry, gimli::DW_AT_bit_size) else { return Some((whole, None)) };
+    let first = match (number(entry, gimli::DW_AT_data_bit_offset), number(entry, gimli::DW_AT_bit_offset)) {
+        (Some(first), _) => first,
+        (None, None) => 0,
+        (None, Some(from_top)) if big_endian => from_top,
+        (None, Some(from_top)) => {
+            number(entry, gimli::DW_AT_byte_size)?.checked_mul(8)?.checked_sub(from_top)?.checked_sub(count)?
+        }
+    };
+    Some((whole.checked_add(first / 8)?, Some(Bits { first: first % 8, count })))
+}
+
+/// How many elements a dimension has. `[0]` has an upper bound of -1.
+fn elements(range: &Entry<'_>) -> Option<u64> {
+    if let Some(count) = number(range, gimli::DW_AT_count) {
+        return Some(count);
+    }
+    let lower = number(range, gimli::DW_AT_lower_bound).unwrap_or(0);
+    match range.attr(gimli::DW_AT_upper_bound)?.sdata_value() {
+        Some(-1) => Some(0),
+        _ => number(range, gimli::DW_AT_upper_bound)?.checked_sub(lower)?.checked_add(1),
+    }
+}
+
+fn unknown<'d>() -> Type<'d> {
+    Type { name: None, size: None, align: None, kind: Kind::Unknown }
+}

@@ -1,0 +1,46 @@
+//! DWARF 2 to 5 → [`Types`], by the `gimli` crate: of gcc, clang and rustc, with type units and compressed sections.
+//!
+//! Units are walked in parallel for variables at fixed addresses; then the types that those contain are read, each
+//! once. Nothing in a file may cost more than its size justifies: tables that overlap, entries that are read again and
+//! again and what expands too much are left out and counted.
+
+mod layout;
+mod lines;
+mod sections;
+mod units;
+mod variables;
+
+use std::collections::BTreeMap;
+
+pub use sections::DebugSections;
+
+use super::{TypeTable, Types};
+
+/// How many of what were left out, by reason.
+type Skipped = BTreeMap<&'static str, u64>;
+
+fn skip(skipped: &mut Skipped, reason: &'static str, times: usize) {
+    if times > 0 {
+        *skipped.entry(reason).or_insert(0) += times as u64;
+    }
+}
+
+impl DebugSections<'_> {
+    /// Reads what the sections declare. Never fails: what is damaged is counted in [`Types::skipped`].
+    #[must_use]
+    pub fn read(&self) -> Types<'_> {
+        let mut skipped = self.skipped.clone();
+        let dwarf = units::Dwarf::of(self, &mut skipped);
+        let found = variables::find(&dwarf, &mut skipped);
+        let mut builder = layout::Builder::new(&dwarf);
+        let mut files = lines::Files::new(&dwarf);
+        let mut variables = Vec::with_capacity(found.len());
+        for at_address in found {
+            variables.push(at_address.declared(&dwarf, &mut files, &mut builder));
+        }
+        files.finish(&mut skipped);
+        variables.sort_by_key(|v| v.address);
+        let list = builder.finish(&mut skipped);
+        Types { table: TypeTable { list }, variables, skipped }
+    }
+}
