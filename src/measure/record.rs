@@ -55,6 +55,10 @@ pub struct Header {
     /// One block and no layouts: large effects only.
     #[serde(default)]
     pub quick: bool,
+    /// The inside of some data moved, which no pad can match: so many layouts in a row are one full phase cycle, in which
+    /// both versions stand at every phase of that data alike.
+    #[serde(default)]
+    pub cycle: Option<u32>,
     pub matched: Matched,
     pub suspects: Vec<Suspect>,
     /// Loaded content of the two as-built links is the same: nothing was run.
@@ -165,7 +169,8 @@ pub enum Note {
     Resumed(Resumed),
 }
 
-/// After the first rounds: what the rest will take. Times are expectations, never part of a verdict's numbers.
+/// After the first rounds: what the rest will take. Times are expectations, never part of a verdict's numbers. What a pilot
+/// with too little that is clean cannot tell is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pilot {
     /// A run with our own work around it.
@@ -177,11 +182,11 @@ pub struct Pilot {
     /// The first look at which the noise lets a decision be expected, in 9 cases of 10; `null`: none that is allowed.
     pub blocks: Option<u32>,
     /// From here to the end of that look, or of the last one.
-    pub seconds: f64,
+    pub seconds: Option<f64>,
     /// The smallest margin, in percent, that the last look allowed can decide.
-    pub decidable_margin_percent: f64,
+    pub decidable_margin_percent: Option<f64>,
     /// Whether the record's own margin is one of them.
-    pub reachable: bool,
+    pub reachable: Option<bool>,
     /// What was left of the budget; `null`: there is none.
     pub budget_seconds: Option<f64>,
     /// The last look that ends within the budget; `null`: not even the first.
@@ -327,6 +332,7 @@ impl Header {
             ("seed", self.seed.clone(), now.seed.clone()),
             ("margin", self.margin_percent.to_string(), now.margin_percent.to_string()),
             ("number of blocks", self.max_blocks.to_string(), now.max_blocks.to_string()),
+            ("phase cycle", format!("{:?}", self.cycle), format!("{:?}", now.cycle)),
             ("--quick", self.quick.to_string(), now.quick.to_string()),
             ("metric", self.metric.name.clone(), now.metric.name.clone()),
             ("better", format!("{:?}", self.metric.better), format!("{:?}", now.metric.better)),
@@ -357,6 +363,9 @@ impl Header {
         let margin = header.margin_percent;
         if !(margin.is_finite() && margin > 0.0 && margin <= 100.0) {
             return Err(not_a_record(number, format!("margin_percent is {margin}, expected more than 0, at most 100")));
+        }
+        if header.cycle == Some(0) {
+            return Err(not_a_record(number, "cycle is 0, expected null or the layouts of a cycle"));
         }
         Ok(header)
     }
@@ -393,6 +402,7 @@ mod tests {
             margin_percent: 1.0,
             max_blocks: 48,
             quick: false,
+            cycle: None,
             matched: Matched::default(),
             suspects: Vec::new(),
             identical: false,

@@ -88,8 +88,8 @@ fn better(v: &Verdict) -> String {
 
 /// The answer in a sentence. An aligned pair that disagrees is said before it, never hidden.
 fn sentence(v: &Verdict) -> String {
-    let code = effect(&v.code_effect, &v.metric);
-    let luck = effect(&v.layout_luck, &v.metric);
+    let code = effect(v.code(), &v.metric);
+    let luck = effect(v.luck(), &v.metric);
     let answer = match v.verdict {
         Answer::Alignment => {
             let most = v.tolerance_percent.unwrap_or(v.margin_percent);
@@ -137,12 +137,19 @@ struct Figure {
 
 fn rows(v: &Verdict) -> Vec<Figure> {
     let row = |name: &str, effect: Effect, always| Figure { name: name.into(), effect, always };
+    let both = match v.cycle {
+        Some(_) => "the patch on both landings, its inside's luck included",
+        None => "code effect: the patch on both landings",
+    };
     let mut rows = vec![
         row("headline: the as-built pair", v.headline, true),
-        row("code effect: the patch on both landings", v.code_effect, true),
+        row(both, v.code_effect, true),
         row("layout luck: the move alone", v.layout_luck, true),
     ];
-    if !v.quick {
+    if v.cycle.is_some() {
+        rows.push(row(&format!("code alone, over {} full phase cycles", v.over_layouts.of), *v.code(), true));
+        rows.push(row("the rest: luck or interaction", *v.luck(), true));
+    } else if !v.quick {
         rows.push(row(&format!("code effect over {} drawn layouts", v.layouts), v.code_over_layouts, true));
     }
     let said = |e: Effect| e.beyond(v.margin_percent);

@@ -71,11 +71,12 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
         if self.campaign.record().header.quick {
             return self.quick(first);
         }
-        let mut ended = self.rounds_of(first, PILOT_ROUNDS)?;
-        let rounds = self.pilot()?;
-        if ended == Ended::Done {
-            ended = self.top_up(first, rounds)?;
+        // A pilot that is stopped has chosen nothing yet.
+        if let stopped @ Ended::Stopped(_) = self.rounds_of(first, PILOT_ROUNDS)? {
+            return Ok(stopped);
         }
+        let rounds = self.pilot()?;
+        let mut ended = self.top_up(first, rounds)?;
         let mut look = looks::FIRST;
         loop {
             let record = self.campaign.record();
@@ -102,15 +103,16 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
         let price = (self.cost.link / self.cost.run).ceil() as u32;
         let rounds = verdict::rounds_wanted(record, price);
         let left = self.stop.remaining().map(|d| d.as_secs_f64());
-        let Some(pilot) = verdict::forecast(record, rounds, self.cost, left) else { return Ok(rounds) };
-        let pilot = self.campaign.note_pilot(pilot)?;
+        let pilot = self.campaign.note_pilot(verdict::forecast(record, rounds, self.cost, left))?;
         (self.tell)(Event::Pilot(pilot));
         Ok(pilot.rounds)
     }
 
     /// The blocks and layouts that the next look has more than the last: linked, run, and removed.
     fn look(&mut self, last: Look, next: Look, rounds: u32) -> Result<Ended> {
-        let (blocks, layouts) = (last.blocks as u32..next.blocks as u32, last.layouts as u32..next.layouts as u32);
+        let cycle = self.campaign.record().header.cycle;
+        let (first, end) = (last.in_cycles(cycle), next.in_cycles(cycle));
+        let (blocks, layouts) = (first.blocks as u32..end.blocks as u32, first.layouts as u32..end.layouts as u32);
         let groups = if self.campaign.record().looks().any(|l| l.blocks > blocks.end) {
             // A later look was begun, so the record holds this one whole.
             let past = |group| move |number| GroupCells::of_the_past(group, number);
@@ -132,7 +134,7 @@ impl<R: Runner, L: Linker> Triage<'_, R, L> {
     /// More rounds for those of the groups that lack clean ones.
     fn top_up(&mut self, groups: &[GroupCells], rounds: u32) -> Result<Ended> {
         let names: Vec<(Group, u32)> = groups.iter().map(|g| (g.group, g.number)).collect();
-        let end = self.campaign.next_round() + SPARE * rounds.max(MOST_ROUNDS);
+        let end = self.campaign.next_round().saturating_add(rounds.max(MOST_ROUNDS).saturating_mul(SPARE));
         while self.campaign.next_round() < end {
             let lacking = verdict::lacking(self.campaign.record(), &names, rounds);
             let Some(most) = lacking.iter().map(|l| l.rounds).max() else { break };

@@ -138,7 +138,9 @@ fn a_clear_case_is_settled_at_the_first_look() {
     let v = bench.verdict();
     assert_eq!((v.verdict, v.blocks, v.layouts, v.rounds), (Answer::Alignment, 4, 8, 6));
     assert!(bench.linker.linked.is_empty(), "the first look is linked by the caller");
-    assert!(bench.told.iter().any(|e| matches!(e, Event::Pilot(p) if p.reachable && p.blocks == Some(4))));
+    assert!(
+        bench.told.iter().any(|e| matches!(e, Event::Pilot(p) if p.reachable == Some(true) && p.blocks == Some(4)))
+    );
 }
 
 #[test]
@@ -190,6 +192,7 @@ fn an_interrupt_leaves_the_verdict_so_far() {
     assert_eq!(bench.run(answer).unwrap(), Ended::Stopped(StopReason::Interrupted));
     let v = bench.verdict();
     assert_eq!((v.runs, v.verdict), (201, Answer::Alignment), "{:?}", v.reasons);
+    assert_eq!(v.forecast, None, "the pilot was not over");
 }
 
 #[test]
@@ -220,6 +223,9 @@ fn a_group_that_is_never_clean_does_not_hold_the_campaign_up() {
     assert_eq!(*rounds.borrow(), 2 * (PILOT_ROUNDS + SPARE * MOST_ROUNDS));
     let v = bench.verdict();
     assert!(v.reasons.iter().any(|r| r.contains("disturbed from outside")), "{:?}", v.reasons);
+    // Three clean blocks foresee nothing; the number of rounds is noted all the same, for whoever resumes it.
+    let pilot = v.forecast.unwrap();
+    assert_eq!((pilot.rounds, pilot.blocks, pilot.reachable), (6, None, None));
     // Others stand in for it.
     assert_eq!((v.verdict, v.blocks), (Answer::Alignment, 4), "{:?}", v.reasons);
 }

@@ -19,8 +19,33 @@ pub struct Common {
     pub units: BTreeSet<UnitKey>,
     /// Units that cannot be matched, with the reason.
     pub rest: Vec<Unmatched>,
-    /// Common units inside which common data moved against their start, with the larger alignment and what moved.
-    pub inside: Vec<(UnitKey, u64, String)>,
+    /// Common units inside which common data moved against their start.
+    pub inside: Vec<Inside>,
+}
+
+/// A unit whose start can be matched, and its inside not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inside {
+    pub key: UnitKey,
+    /// The larger of the two.
+    pub align: u64,
+    /// The largest power of two that divides every move within the line.
+    pub grain: u64,
+    /// One of those that moved, in words.
+    pub what: String,
+}
+
+impl Inside {
+    /// The distance between the phases that the unit can be given.
+    fn step(&self) -> u64 {
+        step(self.align)
+    }
+
+    /// Whether its data visits the same phases in both versions when the unit visits all of its own: there are enough of
+    /// them, and what moved did so by whole steps.
+    fn turns(&self) -> bool {
+        self.align < 32 && self.grain >= self.step()
+    }
 }
 
 impl Common {
@@ -59,9 +84,9 @@ pub fn common(base: &Program, patched: &Program) -> Common {
                 common.rest.push((unit.key.clone(), "it has bytes only in patched".into()));
             }
             Some(other) => common.inside.extend(
-                inside(base, other, patched, unit)
-                    .filter(|_| common.units.contains(&unit.key))
-                    .map(|what| (unit.key.clone(), unit.align.max(other.align), what)),
+                inside(base, other, patched, unit).filter(|_| common.units.contains(&unit.key)).map(|(grain, what)| {
+                    Inside { key: unit.key.clone(), align: unit.align.max(other.align), grain, what }
+                }),
             ),
         }
     }
@@ -75,17 +100,21 @@ fn apart(base: &Unit, patched: &Unit) -> Option<String> {
     (patched.output != base.output).then(|| format!("patched holds it in {}", patched.output))
 }
 
-/// A datum that both versions of a unit have, at offsets that differ within the line.
-fn inside(base: &Program, b: &Unit, patched: &Program, p: &Unit) -> Option<String> {
+/// Data that both versions of a unit have, at offsets that differ within the line: the grain of their moves, and one of
+/// them in words.
+fn inside(base: &Program, b: &Unit, patched: &Program, p: &Unit) -> Option<(u64, String)> {
     let ((_, old), (_, new)) = (base.section(b)?, patched.section(p)?);
     if old.executable() || new.executable() {
         return None;
     }
     let (old, new) = (offsets(&old.symbols), offsets(&new.symbols));
-    old.into_iter().find_map(|(name, was)| {
+    let moved = old.into_iter().filter_map(|(name, was)| {
         let (was, is) = (was?, (*new.get(name)?)?);
-        (was % LINE != is % LINE).then(|| format!("{name} is at offset {was} in base, at {is} in patched"))
-    })
+        let by = was.abs_diff(is) % LINE;
+        (by != 0).then(|| (by, format!("{name} is at offset {was} in base, at {is} in patched")))
+    });
+    // The lowest bit that is set in any of them.
+    moved.reduce(|(all, first), (by, _)| (all | by, first)).map(|(all, first)| (all & all.wrapping_neg(), first))
 }
 
 /// Offsets by name; `None` for a name that comes twice.
@@ -117,12 +146,36 @@ pub fn random_targets(base: &Program, patched: &Program, rng: &mut impl Rng) -> 
         if held.contains(&key) {
             return None;
         }
-        let align = b.align.max(p.align);
-        let step = if align < 4 { 8 } else { align.min(LINE) };
+        let step = step(b.align.max(p.align));
         let phase = draw(salt, &key.to_string(), LINE / step) * step;
         Some((key, Phase(phase as u32)))
     });
     drawn.collect()
+}
+
+/// The distance between the phases that a unit is given.
+fn step(align: u64) -> u64 {
+    if align < 4 { 8 } else { align.min(LINE) }
+}
+
+/// How many landings make a full phase cycle of the units whose inside moved: over it, each of them stands as often at each
+/// of its phases, in both versions alike. `None` where nothing moved, or where a cycle would not even it out.
+#[must_use]
+pub fn cycle(common: &Common) -> Option<u64> {
+    let all = common.inside.iter().all(Inside::turns);
+    common.inside.iter().map(|unit| LINE / unit.step()).max().filter(|_| all)
+}
+
+/// A landing, and those units so many steps further on.
+#[must_use]
+pub fn turned(common: &Common, targets: &Targets, steps: u64) -> Targets {
+    let mut turned = targets.clone();
+    for unit in &common.inside {
+        if let Some(Phase(phase)) = turned.get_mut(&unit.key) {
+            *phase = ((u64::from(*phase) + steps * unit.step()) % LINE) as u32;
+        }
+    }
+    turned
 }
 
 /// 0 to 63 whole lines for each output section of base that can be padded, but for thread-local ones: their addresses
@@ -163,22 +216,22 @@ pub fn matched_report(common: &Common, missed: &[&[Unmatched]]) -> Matched {
     for (key, why) in missed.iter().copied().flatten().filter(|(k, _)| wanted.contains(k)) {
         rest.entry(key).or_insert(why);
     }
-    let moved: Vec<(&UnitKey, u64, String)> =
-        common.inside.iter().map(|(k, align, what)| (k, *align, format!("its inside moved: {what}"))).collect();
-    for (key, _, why) in &moved {
+    let moved: Vec<(&UnitKey, String)> =
+        common.inside.iter().map(|unit| (&unit.key, format!("its inside moved: {}", unit.what))).collect();
+    for (key, why) in &moved {
         rest.entry(key).or_insert(why);
     }
     let of = common.units.len() + common.rest.len();
-    let named = |least: u64| {
-        let of = moved.iter().filter(|(_, align, _)| *align >= least);
-        of.map(|(key, align, _)| format!("{key} (alignment {align})")).collect()
+    let named = |which: fn(&Inside) -> bool| {
+        let of = common.inside.iter().filter(|unit| which(unit));
+        of.map(|unit| format!("{} (alignment {})", unit.key, unit.align)).collect()
     };
     Matched {
         units: of.saturating_sub(rest.len()) as u32,
         of: of as u32,
         rest: rest.into_iter().map(|(key, why)| format!("{key}: {why}")).collect(),
-        inside_moved: named(0),
-        rigid: named(32),
+        inside_moved: named(|_| true),
+        rigid: named(|unit| unit.align >= 32),
     }
 }
 

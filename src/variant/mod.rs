@@ -47,7 +47,10 @@ mod sources;
 mod verify;
 
 pub use classify::{Class, Family};
-pub use draw::{Common, align_all, common, held_apart, matched_report, random_lead, random_targets, targets_as_built};
+pub use draw::{
+    Common, Inside, align_all, common, cycle, held_apart, matched_report, random_lead, random_targets,
+    targets_as_built, turned,
+};
 pub use joint::{Joint, differences, lines_of, random_joint, together};
 pub use landings::{By, Entry, Kept, Landings, Missed, Named, UnitAsBuilt, VersionAsBuilt};
 pub use make::{Aim, Landed, NOWHERE, Unmatched, Variant, land, make, make_ordered};

@@ -44,7 +44,8 @@ pub enum Blocked {
 /// The interval that stands between the data and an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hindrance {
-    /// Its key in `straddle.verdict/1`: `code_effect`, `layout_luck`, `code_over_layouts`, `headline`.
+    /// Its key in `straddle.verdict/1`: `code_effect`, `layout_luck`, `code_over_layouts`, `luck_or_interaction`,
+    /// `headline`.
     pub key: &'static str,
     /// How many blocks would probably settle it; `None` when its centre lies on the margin, where no number does.
     pub blocks: Option<u32>,
@@ -108,10 +109,18 @@ pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried, rigid: bool) -> De
     if contradiction(e) {
         return Decision::stop(Blocked::Placement);
     }
-    match (code_axis(e), axis(e.lambda, e)) {
+    match (code_axis(e), axis(e.luck, e)) {
         // The inside of a changed object lies elsewhere in every cell of patched, and its alignment leaves it too few
         // phases for the layouts to average that: gamma and kappa would both take it for the code.
         (Axis::Out, _) if rigid => Decision::stop(Blocked::Unmatched),
+        // What is not the code may be interaction: the luck needs the 2×2 as its witness.
+        (Axis::Out, Axis::Out) if e.cycle.is_some() => match axis(e.lambda, e) {
+            Axis::Out if e.lambda.centre * e.luck.centre > 0.0 => {
+                Decision { masked: e.kappa.centre * e.luck.centre < 0.0, ..Decision::answer(Answer::Both) }
+            }
+            Axis::Open => Decision { hindrance: hindrance(e), ..open },
+            _ => Decision::stop(Blocked::Unmatched),
+        },
         (Axis::Out, Axis::Out) => Decision {
             masked: (e.gamma.centre > 0.0) != (e.lambda.centre > 0.0),
             only_together: e.iota.out(e.beyond)
@@ -133,6 +142,8 @@ pub fn decide(e: &Estimates, max_blocks: usize, tried: Tried, rigid: bool) -> De
 fn code_axis(e: &Estimates) -> Axis {
     match (axis(e.gamma, e), axis(e.kappa, e)) {
         (gamma, _) if e.quick => gamma,
+        // Gamma holds the luck of the inside, which two landings cannot average out.
+        (_, kappa) if e.cycle.is_some() => kappa,
         (Axis::Out, Axis::Out) => Axis::Out,
         (Axis::In, Axis::In) => Axis::In,
         _ => Axis::Open,
@@ -145,7 +156,7 @@ fn code_axis(e: &Estimates) -> Axis {
 fn only_as_built(e: &Estimates) -> bool {
     let (gamma, lambda) = e.without_as_built;
     let none = |i: Interval| i.within(e.margin, e.margin);
-    none(gamma) && none(lambda) && none(e.kappa) && e.delta.out(e.margin)
+    e.cycle.is_none() && none(gamma) && none(lambda) && none(e.kappa) && e.delta.out(e.margin)
 }
 
 fn axis(interval: Interval, e: &Estimates) -> Axis {
@@ -162,6 +173,7 @@ fn axis(interval: Interval, e: &Estimates) -> Axis {
 fn contradiction(e: &Estimates) -> bool {
     let (gamma, kappa) = (axis(e.gamma, e), axis(e.kappa, e));
     match (gamma, kappa) {
+        _ if e.cycle.is_some() => false,
         (Axis::Out, Axis::Out) => (e.gamma.centre > 0.0) != (e.kappa.centre > 0.0),
         (Axis::Out, Axis::In) | (Axis::In, Axis::Out) => e.gamma.disjoint(e.kappa),
         _ => false,
@@ -179,14 +191,18 @@ fn is_a_look_to_come(look: Option<Look>, max_blocks: usize, tried: Tried) -> boo
 fn hindrance(e: &Estimates) -> Option<Hindrance> {
     let open = |i: Interval| axis(i, e) == Axis::Open;
     let split = code_axis(e) == Axis::Open && !open(e.gamma) && !open(e.kappa);
+    let cycles = e.cycle.is_some();
+    let split = split && !cycles;
     let all = [
-        ("code_effect", e.gamma, open(e.gamma)),
-        ("layout_luck", e.lambda, open(e.lambda)),
+        ("code_effect", e.gamma, !cycles && open(e.gamma)),
+        // Beside luck*, lambda is only asked when all else is decided.
+        ("layout_luck", e.lambda, open(e.lambda) && (!cycles || !open(e.luck) && !open(e.kappa))),
+        ("luck_or_interaction", e.luck, cycles && open(e.luck)),
         ("code_over_layouts", e.kappa, !e.quick && (open(e.kappa) || split)),
         ("headline", e.delta, !e.delta.known()),
     ];
     let found = all.into_iter().filter(|(.., open)| *open).map(|(key, interval, _)| {
-        let layouts = key == "code_over_layouts";
+        let layouts = key == "code_over_layouts" && !cycles;
         let apart = (e.gamma.centre - e.kappa.centre).abs() - e.gamma.half;
         let target = if split { 0.6 * apart.max(0.0) } else { target(interval, e) };
         // More rounds of the same links would settle nothing.

@@ -54,6 +54,8 @@ pub struct LayoutFit {
 pub struct Estimates {
     /// `None` before the first look: centres only, no intervals.
     pub look: Option<Look>,
+    /// Layouts of a full phase cycle, which is then the unit of kappa.
+    pub cycle: Option<u32>,
     /// One block, and its rounds the unit.
     pub quick: bool,
     /// m: what is too small to matter.
@@ -70,6 +72,9 @@ pub struct Estimates {
     /// gamma and lambda without the as-built block: what they are if that one has something of its own.
     pub without_as_built: (Interval, Interval),
     pub kappa: Interval,
+    /// What the headline has beyond the code: lambda, or with phase cycles luck* = total − kappa, which holds the interaction
+    /// too.
+    pub luck: Interval,
     /// The as-built pair, as measured here.
     pub delta: Interval,
     /// delta − (gamma + lambda).
@@ -79,6 +84,8 @@ pub struct Estimates {
     pub twin: Option<Interval>,
     pub blocks: Vec<BlockFit>,
     pub layouts: Vec<LayoutFit>,
+    /// What the patch costs in each unit of kappa: a layout, or a cycle.
+    pub differences: Vec<f64>,
     /// The two cells of the aligned pair, and of the twin, in ln(cost).
     pub aligned_cells: Option<(f64, f64)>,
     pub twin_cells: Option<(f64, f64)>,
@@ -107,12 +114,20 @@ pub fn tolerance(margin: f64, total: f64) -> f64 {
 impl Estimates {
     /// The numbers at the last look that the record reaches. `margin`: m in ln units.
     #[must_use]
-    pub fn at_look(runs: &mut Runs, margin: f64) -> Estimates {
-        let look = looks::reached(runs.blocks.len(), runs.layouts.len());
+    pub fn at_look(runs: &mut Runs, margin: f64, cycle: Option<u32>) -> Estimates {
+        let layouts = match cycle {
+            Some(of) => {
+                runs.keep_cycles(of);
+                // Two layouts for every block, or one cycle.
+                2 * runs.layouts.len() / of as usize
+            }
+            None => runs.layouts.len(),
+        };
+        let look = looks::reached(runs.blocks.len(), layouts).map(|look| look.in_cycles(cycle));
         if let Some(look) = look {
             runs.keep(look);
         }
-        Estimates::of(runs, look, margin)
+        Estimates::of(runs, look, margin, cycle)
     }
 
     /// The numbers of one block alone, each over its rounds: 25 % trimmed means with winsorised errors. Intervals only
@@ -121,7 +136,7 @@ impl Estimates {
     #[must_use]
     pub fn quick(runs: &mut Runs, margin: f64) -> Estimates {
         runs.keep_as_built(looks::QUICK_ROUNDS);
-        let mut e = Estimates::of(runs, None, margin);
+        let mut e = Estimates::of(runs, None, margin, None);
         e.quick = true;
         e.beyond = looks::QUICK_MARGINS * margin;
         let Some(block) = runs.blocks.first().filter(|b| b.rounds.len() >= looks::QUICK_ROUNDS) else { return e };
@@ -141,6 +156,7 @@ impl Estimates {
         };
         e.gamma = over_rounds(e.gamma, weights::CODE);
         e.lambda = over_rounds(e.lambda, weights::LUCK);
+        e.luck = e.lambda;
         e.iota = over_rounds(e.iota, weights::INTERACTION);
         e.total = over_rounds(e.total, weights::TOTAL);
         e.delta = trimmed_interval(block.differences(), t);
@@ -149,7 +165,7 @@ impl Estimates {
         e
     }
 
-    fn of(runs: &Runs, look: Option<Look>, margin: f64) -> Estimates {
+    fn of(runs: &Runs, look: Option<Look>, margin: f64, cycle: Option<u32>) -> Estimates {
         let (t_blocks, t_layouts) = look.map_or((f64::INFINITY, f64::INFINITY), |l| (l.t_blocks, l.t_layouts));
         let blocks: Vec<BlockFit> = runs.blocks.iter().filter_map(fit_block).collect();
         let layouts: Vec<LayoutFit> = runs.layouts.iter().filter_map(fit_layout).collect();
@@ -157,6 +173,9 @@ impl Estimates {
         let drawn: Vec<BlockFit> = blocks.iter().copied().filter(|block| block.number != 0).collect();
         let over_drawn = |weights| mean_interval(&contrasts(&drawn, weights), t_blocks);
         let differences: Vec<f64> = layouts.iter().map(|l| l.difference).collect();
+        // Over a cycle the inside of what moved has visited each phase as often in both versions.
+        let differences: Vec<f64> = differences.chunks(cycle.unwrap_or(1).max(1) as usize).map(robust::mean).collect();
+        let (lambda, kappa) = (over_blocks(weights::LUCK), mean_interval(&differences, t_layouts));
         let total = over_blocks(weights::TOTAL);
         // One, or one for each machine.
         let as_built = runs.blocks.iter().filter(|block| block.number == 0);
@@ -166,16 +185,21 @@ impl Estimates {
         let cells = |unit: &Option<Unit>| unit.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched));
         Estimates {
             look,
+            cycle,
             quick: false,
             margin,
             beyond: margin,
             tolerance: tolerance(margin, total.centre),
             gamma: over_blocks(weights::CODE),
-            lambda: over_blocks(weights::LUCK),
+            lambda,
             iota: over_blocks(weights::INTERACTION),
             total,
             without_as_built: (over_drawn(weights::CODE), over_drawn(weights::LUCK)),
-            kappa: mean_interval(&differences, t_layouts),
+            kappa,
+            luck: match cycle {
+                Some(_) => Interval { centre: total.centre - kappa.centre, half: total.half.hypot(kappa.half) },
+                None => lambda,
+            },
             delta,
             rho: Interval { centre: delta.centre - total.centre, half: delta.half.hypot(total.half) },
             transplant: Transplant {
@@ -198,6 +222,7 @@ impl Estimates {
             rounds: rounds(runs),
             blocks,
             layouts,
+            differences,
         }
     }
 }

@@ -50,6 +50,17 @@ pub const LOOKS: [Look; 8] = [
     LAST,
 ];
 
+impl Look {
+    /// The same look where so many layouts are one full phase cycle: a cycle for every block, and its multiple.
+    #[must_use]
+    pub fn in_cycles(self, of: Option<u32>) -> Look {
+        match of {
+            Some(of) => Look { layouts: self.blocks * of as usize, t_layouts: self.t_blocks, ..self },
+            None => self,
+        }
+    }
+}
+
 /// The last look that so many blocks and layouts reach; `None` before the first.
 #[must_use]
 pub fn reached(blocks: usize, layouts: usize) -> Option<Look> {

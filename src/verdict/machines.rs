@@ -81,6 +81,9 @@ fn comparable(a: &Record, b: &Record) -> Result<()> {
     if one.quick || two.quick {
         return wrong("a --quick campaign has one link of each cell, which stands for itself alone".into());
     }
+    if one.cycle.is_some() || two.cycle.is_some() {
+        return wrong("the layouts of one are phase cycles, which cannot be pooled".into());
+    }
     if one == two && a.samples.first() == b.samples.first() {
         return wrong(format!("two of them are one campaign, that of {}", one.started));
     }
@@ -89,7 +92,7 @@ fn comparable(a: &Record, b: &Record) -> Result<()> {
 
 impl Alone<'_> {
     fn of(record: &Record) -> Alone<'_> {
-        let e = Estimates::at_look(&mut Runs::of(record), decide::margin(record));
+        let e = Estimates::at_look(&mut Runs::of(record), decide::margin(record), record.header.cycle);
         Alone { record, verdict: verdict(record), gamma: e.gamma, lambda: e.lambda }
     }
 

@@ -41,12 +41,18 @@ fn conclude(record: &Record, mut runs: Runs) -> Verdict {
     let margin = decide::margin(record);
     let estimates = match record.header.quick {
         true => Estimates::quick(&mut runs, margin),
-        false => Estimates::at_look(&mut runs, margin),
+        false => Estimates::at_look(&mut runs, margin, record.header.cycle),
     };
     let decision = if record.header.identical {
         Decision::answer(Answer::NotReproduced)
     } else {
-        decide::decide(&estimates, record.header.max_blocks as usize, tried, !record.header.matched.rigid.is_empty())
+        // In the look table there are two layouts for every block; of cycles, one.
+        let layouts = record.header.cycle.map_or(tried.layouts, |of| 2 * tried.layouts / of as usize);
+        let tried = runs::Tried { layouts, ..tried };
+        // A single landing of an inside that moved is as bad as one that cannot be moved.
+        let matched = &record.header.matched;
+        let rigid = !matched.rigid.is_empty() || record.header.quick && !matched.inside_moved.is_empty();
+        decide::decide(&estimates, record.header.max_blocks as usize, tried, rigid)
     };
     let mut verdict = Verdict::of(record, runs, &estimates, decision);
     verdict.reasons = reasons::reasons(&verdict, tried);

@@ -33,8 +33,18 @@ fn answer(v: &Verdict, tried: Tried) -> String {
         true => String::new(),
         false => format!(" and {} over {}", say(&v.code_over_layouts), count(v.layouts as u64, "layout")),
     };
-    let code = format!("the patch is {} on both landings{over}", say(&v.code_effect));
-    let luck = format!("the move alone is {}", say(&v.layout_luck));
+    let code = match v.cycle {
+        Some(_) => format!(
+            "the patch is {} over {} (both versions at every phase of what moved inside its object)",
+            say(v.code()),
+            count(v.over_layouts.of as u64, "full phase cycle")
+        ),
+        None => format!("the patch is {} on both landings{over}", say(&v.code_effect)),
+    };
+    let luck = match v.cycle {
+        Some(_) => format!("the rest, luck or interaction, is {}", say(v.luck())),
+        None => format!("the move alone is {}", say(&v.layout_luck)),
+    };
     let headline = format!("the as-built pair's {}", plain(v.headline.percent, &v.metric));
     match v.verdict {
         Answer::Alignment => format!("{code}; {luck}: {headline} is placement"),
@@ -92,6 +102,9 @@ fn inconclusive(v: &Verdict, tried: Tried, code: &str, luck: &str) -> String {
              verdict",
             v.a_a.as_ref().map_or_else(String::new, say)
         ),
+        Some(Blocked::Unmatched) if v.cycle.is_some() && v.matched.rigid.is_empty() => {
+            format!("{code}; {luck}, and the move alone, {}, does not confirm it as luck", say(&v.layout_luck))
+        }
         Some(Blocked::Unmatched) => {
             let first = v.matched.rigid.first().map_or_else(String::new, |unit| format!(": {unit}"));
             format!("{code}, but not all of it need be the code: no layout gives both versions one landing{first}")
@@ -111,26 +124,27 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
             "too few layouts: {} and {} of {MIN_ROUNDS} rounds or more, and the first look needs {} and {}; runs of the same \
              few links, however many, say nothing of the code",
             count(tried.blocks as u64, "block"),
-            count(tried.layouts as u64, "layout"),
+            units(v, tried.layouts),
             looks::FIRST.blocks,
-            looks::FIRST.layouts
+            looks::FIRST.in_cycles(v.cycle).layouts
         );
     }
-    if !v.quick && (v.layouts < looks::FIRST.layouts || v.blocks < looks::FIRST.blocks) {
+    if !v.quick && (v.layouts < looks::FIRST.in_cycles(v.cycle).layouts || v.blocks < looks::FIRST.blocks) {
         return format!(
             "too little is clean or complete: {} of {} and {} of {} can be used, and the first look needs {} and {}",
             v.blocks,
             count(tried.blocks as u64, "block"),
             v.layouts,
-            count(tried.layouts as u64, "layout"),
+            units(v, tried.layouts),
             looks::FIRST.blocks,
-            looks::FIRST.layouts
+            looks::FIRST.in_cycles(v.cycle).layouts
         );
     }
     let (name, wide) = match needs.interval.as_str() {
         "code_effect" => ("the code effect on both landings", &v.code_effect),
         "layout_luck" => ("the layout's luck", &v.layout_luck),
         "code_over_layouts" => ("the code effect over layouts", &v.code_over_layouts),
+        "luck_or_interaction" => ("the luck or interaction", v.luck()),
         _ => ("the as-built pair", &v.headline),
     };
     if v.quick {
@@ -155,6 +169,11 @@ fn too_wide(v: &Verdict, tried: Tried) -> String {
     };
     let had = format!("{} and {}", count(v.blocks as u64, "block"), count(v.layouts as u64, "layout"));
     format!("after {had} {name} is {}, too wide to call either way; {more}", effect(wide, &v.metric))
+}
+
+/// Layouts as the look table counts them, two for every block: with cycles, so many halves of one.
+fn units(v: &Verdict, layouts: usize) -> String {
+    count(v.cycle.map_or(layouts, |of| layouts * of as usize / 2) as u64, "layout")
 }
 
 /// What `--quick` cannot know.
@@ -204,7 +223,7 @@ fn remainder(v: &Verdict) -> Option<String> {
 }
 
 fn interaction(v: &Verdict) -> Option<String> {
-    (v.interaction.beyond(v.margin_percent) && !v.only_together).then(|| {
+    (v.interaction.beyond(v.margin_percent) && !v.only_together && v.cycle.is_none()).then(|| {
         format!(
             "the two do not add up: the patch is {} on base's landing and {} on patched's",
             effect(&v.transplant.code_on_base_landing, &v.metric),
@@ -222,8 +241,9 @@ fn over_layouts(v: &Verdict) -> Option<String> {
         0 => String::new(),
         n => format!(" and faster in {n}"),
     };
+    let unit = if v.cycle.is_some() { "cycles" } else { "layouts" };
     Some(format!(
-        "beyond {} % the patch is {} in {} of {} layouts{faster}; an effect in fewer than 3 of {} layouts may be unseen",
+        "beyond {} % the patch is {} in {} of {} {unit}{faster}; an effect in fewer than 3 of {} {unit} may be unseen",
         v.margin_percent,
         worse(&v.metric),
         over.slower_in,

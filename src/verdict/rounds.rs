@@ -34,41 +34,49 @@ pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
 }
 
 /// What the rest will take, from the noise of the pilot: `rounds` is B, `left` what is left of the budget in seconds.
-/// `None` before the pilot is complete.
 ///
 /// Blocks are needed up to the first look whose half-width, with 15 % in reserve, is 0.6 M: it decides in 9 cases of 10.
 /// What can be decided at a look is twice its half-width.
 #[must_use]
-pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> Option<Pilot> {
+pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> Pilot {
     let runs = Runs::of(record);
-    let (total, noise) = estimates::pilot(&runs, PILOT_ROUNDS as usize)?;
+    let unknown = Pilot {
+        seconds_per_run: cost.run,
+        seconds_per_link: cost.link,
+        rounds,
+        blocks: None,
+        seconds: None,
+        decidable_margin_percent: None,
+        reachable: None,
+        budget_seconds: left,
+        budget_blocks: None,
+        budget_margin_percent: None,
+    };
+    let Some((total, noise)) = estimates::pilot(&runs, PILOT_ROUNDS as usize) else { return unknown };
     let tolerance = estimates::tolerance(super::decide::margin(record), total);
     let half = |l: Look| l.t_blocks * 1.15 * noise / (l.blocks as f64 * f64::from(rounds.max(1))).sqrt();
     let decidable = |l: Look| 100.0 * (2.0 * half(l)).exp_m1();
     let allowed = || looks::LOOKS.into_iter().filter(|l| l.blocks <= record.header.max_blocks as usize);
-    let last = allowed().next_back()?;
+    let Some(last) = allowed().next_back() else { return unknown };
     let needed = allowed().find(|&l| half(l) <= 0.6 * tolerance);
     let arms = 4 + 2 * usize::from(runs.twin.is_some()) + 2 * usize::from(runs.aligned.is_some());
-    let seconds = |until: Look| seconds(until, rounds, cost, arms as f64);
+    let seconds = |until: Look| seconds(until, rounds, cost, (arms as f64, record.header.cycle));
     let within = left.and_then(|left| allowed().rfind(|&l| seconds(l) <= left));
-    Some(Pilot {
-        seconds_per_run: cost.run,
-        seconds_per_link: cost.link,
-        rounds,
+    Pilot {
         blocks: needed.map(|l| l.blocks as u32),
-        seconds: seconds(needed.unwrap_or(last)),
-        decidable_margin_percent: decidable(last),
-        reachable: half(last) <= tolerance / 2.0,
-        budget_seconds: left,
+        seconds: Some(seconds(needed.unwrap_or(last))),
+        decidable_margin_percent: Some(decidable(last)),
+        reachable: Some(half(last) <= tolerance / 2.0),
         budget_blocks: within.map(|l| l.blocks as u32),
         budget_margin_percent: within.map(decidable),
-    })
+        ..unknown
+    }
 }
 
 /// From the end of the pilot to the end of a look: what the pilot's cells lack of B rounds, then the links and the runs of
 /// each look. `arms`: the cells that run in every round.
-fn seconds(until: Look, rounds: u32, cost: Cost, arms: f64) -> f64 {
-    let cells = |l: Look| (4 * l.blocks + 2 * l.layouts) as f64;
+fn seconds(until: Look, rounds: u32, cost: Cost, (arms, cycle): (f64, Option<u32>)) -> f64 {
+    let cells = |l: Look| (4 * l.blocks + 2 * l.in_cycles(cycle).layouts) as f64;
     // Block 0 is one of the arms.
     let first = cells(looks::FIRST) - 4.0 + arms;
     let mut seconds = f64::from(rounds.saturating_sub(PILOT_ROUNDS)) * first * cost.run;

@@ -27,6 +27,7 @@ pub mod reason {
     pub const NOT_NEEDED: &str = "repeated though clean";
     pub const NEIGHBOUR: &str = "a neighbour in its quad or pair is missing";
     pub const FEW_ROUNDS: &str = "too few clean rounds";
+    pub const TORN_CYCLE: &str = "the phase cycle is not complete";
     pub const PAST_LOOK: &str = "past the last complete look";
     pub const FOREIGN: &str = "not a cell of its group";
 }
@@ -131,6 +132,18 @@ impl Runs {
             }
         }
         runs
+    }
+
+    /// Leaves only whole phase cycles of `of` layouts.
+    pub fn keep_cycles(&mut self, of: u32) {
+        let mut kept = Vec::new();
+        for cycle in std::mem::take(&mut self.layouts).chunk_by(|a, b| a.number / of == b.number / of) {
+            match cycle.len() == of as usize {
+                true => kept.extend_from_slice(cycle),
+                false => self.skip(reason::TORN_CYCLE, cycle.iter().map(Unit::runs).sum()),
+            }
+        }
+        self.layouts = kept;
     }
 
     /// Leaves only the blocks and layouts of a look: what was begun after it was not looked at yet.

@@ -114,6 +114,7 @@ pub fn header(max_blocks: u32) -> Header {
         margin_percent: 1.0,
         max_blocks,
         quick: false,
+        cycle: None,
         matched: Matched { units: 31, of: 31, ..Matched::default() },
         suspects: Vec::new(),
         identical: false,

@@ -205,6 +205,26 @@ fn simulation_of_a_fixed_size_n_300() {
     tally.expect(Answer::NotReproduced, 90);
 }
 
+/// The inside of the changed object costs ×8 on one phase of eight, and patched was built there. Four cycles clear the code,
+/// where 32 layouts, drawn so that each stands for itself, cannot.
+#[test]
+fn simulation_phase_cycles_n_200() {
+    let of = |truth, cycles, cycle, seed: u64| {
+        let mut record = super::tests::noisy_cycles(truth, cycles, 0.03, 1 + seed);
+        record.header.cycle = cycle;
+        (super::verdict(&record), record)
+    };
+    let tally = |truth, cycles, cycle| Tally { ended: (0..200).map(|seed| of(truth, cycles, cycle, seed)).collect() };
+    tally((0.0, 0.0, ln(8.0)), 4, Some(8)).expect(Answer::Alignment, 90);
+    tally((0.0, 0.0, ln(8.0)), 4, None).expect(Answer::Inconclusive, 100);
+    // Nothing but the code: luck* has the noise of two estimates, and takes more blocks.
+    tally((ln(1.9), 0.0, 0.0), 12, Some(8)).expect(Answer::Code, 95);
+    tally((ln(1.9), ln(6.0), ln(8.0)), 12, Some(8)).expect(Answer::Both, 95);
+    let unmatched = tally((ln(1.9), 0.0, ln(8.0)), 12, Some(8));
+    unmatched.expect(Answer::Inconclusive, 100);
+    assert!(unmatched.count(|v| v.blocked_by == Some(Blocked::Unmatched)) >= 190, "{:?}", unmatched.blocked());
+}
+
 /// Two landings, one link each, and every link with a luck of its own of SD 1 %: at the margin that is an effect in one of
 /// ten campaigns, at five margins in none.
 #[test]

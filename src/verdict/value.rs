@@ -186,6 +186,13 @@ pub struct Verdict {
     pub margin_percent: f64,
     pub tolerance_percent: Option<f64>,
     pub max_blocks: u32,
+    /// Layouts of a full phase cycle: then `code_over_layouts`, over cycles, is the code alone, and `code_effect` holds the
+    /// luck of an inside that no pad can match.
+    #[serde(default)]
+    pub cycle: Option<u32>,
+    /// With cycles: what the headline has beyond the code.
+    #[serde(default)]
+    pub luck_or_interaction: Option<Effect>,
     /// Two landings, one link each; only effects beyond five margins count.
     #[serde(default)]
     pub quick: bool,
@@ -234,12 +241,24 @@ impl Verdict {
     /// 1 when the code got slower, 3 when nothing can be said, else 0.
     #[must_use]
     pub fn exit(&self) -> Exit {
-        let slower = self.code_effect.percent.is_some_and(|p| p > 0.0);
+        let slower = self.code().percent.is_some_and(|p| p > 0.0);
         match self.verdict {
             Answer::Code | Answer::Both if slower => Exit::Gate,
             Answer::Inconclusive => Exit::Inconclusive,
             _ => Exit::Done,
         }
+    }
+
+    /// What the patch costs, as far as the verdict blames or clears the code.
+    #[must_use]
+    pub fn code(&self) -> &Effect {
+        if self.cycle.is_some() { &self.code_over_layouts } else { &self.code_effect }
+    }
+
+    /// What else there is.
+    #[must_use]
+    pub fn luck(&self) -> &Effect {
+        self.luck_or_interaction.as_ref().unwrap_or(&self.layout_luck)
     }
 
     /// Whether a campaign should stop here: decided, or no further look can change it. Ask only when a look is
@@ -290,12 +309,15 @@ impl Verdict {
                 move_with_patched_code: Effect::of(e.transplant.move_with_patched),
             },
             aligned: e.aligned.map(Effect::of),
-            aligned_disagrees: e.aligned.is_some_and(|aligned| aligned.disjoint(e.gamma)),
+            aligned_disagrees: e.aligned.is_some_and(|aligned| {
+                // One landing of an inside that moved says nothing of the code.
+                e.cycle.is_none() && aligned.disjoint(e.gamma)
+            }),
             a_a: e.twin.map(Effect::of),
             over_layouts: OverLayouts {
                 slower_in: e.slower_in,
                 faster_in: e.faster_in,
-                of: e.layouts.len(),
+                of: e.differences.len(),
                 hodges_lehmann_percent: e.hodges_lehmann.and_then(percent),
                 modes: e.code_modes.map(two_modes),
             },
@@ -311,6 +333,8 @@ impl Verdict {
             margin_percent: header.margin_percent,
             tolerance_percent: percent(e.tolerance),
             max_blocks: header.max_blocks,
+            cycle: e.cycle,
+            luck_or_interaction: e.cycle.map(|_| Effect::of(e.luck)),
             quick: header.quick,
             identical: header.identical,
             forecast: record.pilot(),
@@ -331,7 +355,8 @@ fn percent(x: f64) -> Option<f64> {
 }
 
 fn share(e: &Estimates) -> Option<f64> {
-    let (code, luck) = (e.gamma.centre, e.lambda.centre);
+    let (code, luck) =
+        if e.cycle.is_some() { (e.kappa.centre, e.luck.centre) } else { (e.gamma.centre, e.lambda.centre) };
     let share = (luck / (code + luck) * 1e4).round() / 1e4;
     (code * luck >= 0.0 && e.delta.out(e.margin) && share.is_finite()).then_some(share)
 }

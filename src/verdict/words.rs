@@ -58,19 +58,18 @@ pub(super) fn digits(percent: f64) -> String {
 pub fn expectation(pilot: &Pilot, margin_percent: f64, max_blocks: u32) -> String {
     let most = count(u64::from(max_blocks), "block");
     let sure = |percent: f64| format!("{} %", digits(percent));
-    let Some(blocks) = pilot.blocks.filter(|_| pilot.reachable) else {
-        let can = pilot.decidable_margin_percent;
+    let (Some(can), Some(seconds)) = (pilot.decidable_margin_percent, pilot.seconds) else {
+        return "too little of the pilot is clean to tell how long it takes".into();
+    };
+    let Some(blocks) = pilot.blocks.filter(|_| pilot.reachable == Some(true)) else {
         return format!(
             "at this noise a margin of {} cannot be decided within {most}; {} can (--margin {can:.1})",
             sure(margin_percent),
             sure(can)
         );
     };
-    let needs = format!(
-        "about {} should settle it (9 times in 10), in {}",
-        count(u64::from(blocks), "block"),
-        time(pilot.seconds)
-    );
+    let needs =
+        format!("about {} should settle it (9 times in 10), in {}", count(u64::from(blocks), "block"), time(seconds));
     let Some(left) = pilot.budget_seconds else { return needs };
     match (pilot.budget_blocks, pilot.budget_margin_percent) {
         (Some(within), _) if within >= blocks => needs,
@@ -123,9 +122,9 @@ mod tests {
             seconds_per_link: 0.1,
             rounds: 12,
             blocks: Some(24),
-            seconds: 840.0,
-            decidable_margin_percent: 0.7,
-            reachable: true,
+            seconds: Some(840.0),
+            decidable_margin_percent: Some(0.7),
+            reachable: Some(true),
             budget_seconds: None,
             budget_blocks: None,
             budget_margin_percent: None,
@@ -140,7 +139,7 @@ mod tests {
         );
         let shorter = Pilot { budget_blocks: None, budget_margin_percent: None, ..short };
         assert!(say(shorter).ends_with("end before the first look is complete"));
-        let noisy = Pilot { reachable: false, decidable_margin_percent: 2.4, ..short };
+        let noisy = Pilot { reachable: Some(false), decidable_margin_percent: Some(2.4), ..short };
         assert!(say(noisy).contains("a margin of 1.0 % cannot be decided within 48 blocks; 2.4 % can (--margin 2.4)"));
     }
 }

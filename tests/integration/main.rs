@@ -9,6 +9,7 @@
 )]
 
 mod cases;
+mod cycle;
 mod diff;
 mod exit_codes;
 mod link;

@@ -30,6 +30,8 @@ pub struct Cells<'a> {
     common: Common,
     on_base: Targets,
     on_patched: Targets,
+    /// Landings of a full phase cycle; then layouts are cycles, one after the other.
+    cycle: Option<u32>,
     folder: PathBuf,
     seed: u64,
 }
@@ -68,7 +70,34 @@ impl<'a> Cells<'a> {
             |targets: Targets| -> Targets { targets.into_iter().filter(|(key, _)| common.has(key)).collect() };
         let on_base = of_common(variant::targets_as_built(base));
         let on_patched = of_common(variant::targets_as_built(patched));
-        Cells { versions, common, on_base, on_patched, folder, seed }
+        let mut cells = Cells { versions, common, on_base, on_patched, cycle: None, folder, seed };
+        if cells.common.inside.iter().all(|unit| cells.paddable(&unit.key)) {
+            cells.cycle = variant::cycle(&cells.common).map(|n| n as u32);
+        }
+        cells
+    }
+
+    fn paddable(&self, key: &variant::UnitKey) -> bool {
+        let both = [&self.versions.base.program, &self.versions.patched.program];
+        both.iter().all(|program| program.unit(key).is_some_and(|u| u.class.paddable()))
+    }
+
+    /// Layouts of a full phase cycle of what moved inside its object, if there is such a thing here.
+    #[must_use]
+    pub fn cycle(&self) -> Option<u32> {
+        self.cycle
+    }
+
+    /// Whether what was to be turned through its phases stands on them in all of these. What has nothing in front of it
+    /// that can be padded does not turn; then layouts are drawn as if there were no cycle.
+    pub fn turns(&mut self, made: &[Made]) -> bool {
+        let inside = |key: &variant::UnitKey| self.common.inside.iter().any(|unit| unit.key == *key);
+        let layouts = made.iter().filter(|m| m.group.group == Group::Layout);
+        let still = layouts.flat_map(|m| &m.missed).any(|(key, _)| inside(key));
+        if still {
+            self.cycle = None;
+        }
+        !still
     }
 
     /// Blocks and layouts of those numbers, linked in parallel.
@@ -122,12 +151,19 @@ impl<'a> Cells<'a> {
         Ok(())
     }
 
-    /// Both versions on one drawn landing.
+    /// Both versions on one drawn landing. In a cycle, all of its layouts are one draw, turned on step by step.
     fn layout(&self, number: u32) -> Result<Made> {
-        let mut rng = self.rng(Group::Layout, number);
+        let (draw, turn) = self.cycle.map_or((number, 0), |of| (number / of, number % of));
+        let mut rng = self.rng(Group::Layout, draw);
         let (base, patched) = (&self.versions.base, &self.versions.patched);
         let lead = Lead::new();
-        let joint = variant::random_joint(&base.program, &patched.program, &self.common, &mut rng);
+        let mut joint = variant::random_joint(&base.program, &patched.program, &self.common, &mut rng);
+        if turn > 0 {
+            // What cannot be padded follows from what can.
+            joint.targets.retain(|key, _| self.paddable(key));
+            let turned = variant::turned(&self.common, &joint.targets, u64::from(turn));
+            joint = variant::together(&base.program, &patched.program, &self.common, &turned, &lead);
+        }
         let stack = stack_offset(&mut rng);
         let mut made = Made::empty(Group::Layout, number);
         let want = |cell, version, lines| Wanted {

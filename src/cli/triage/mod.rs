@@ -150,7 +150,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
 
     let stop = StopToken::new(Some(args.budget));
     let folder = work.variants()?;
-    let cells = Cells::new(&versions, folder.clone(), args.seed);
+    let mut cells = Cells::new(&versions, folder.clone(), args.seed);
     let path = std::env::var_os("PATH");
     let workload = Workload::new(&case.workload, &versions.output, &versions.folder, path.as_deref())?;
     let command = workload.command.clone();
@@ -167,6 +167,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         margin_percent: args.margin,
         max_blocks: if args.quick { 1 } else { args.layouts / 2 },
         quick: args.quick,
+        cycle: None,
         matched: Matched::default(),
         suspects,
         identical,
@@ -180,7 +181,14 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         return Ok((read_back(&record)?, record));
     }
 
-    let first = first_look(&cells, args.quick, progress)?;
+    let mut first = first_look(&cells, args.quick, progress)?;
+    if cells.cycle().is_some() && !args.quick {
+        if cells.turns(&first.made) {
+            header.cycle = cells.cycle();
+        } else {
+            first = first_look(&cells, args.quick, progress)?;
+        }
+    }
     header.problems.extend(first.problems.iter().cloned());
     header.matched = cells.matched(first.made.iter());
     header.hashes = first.made.iter().flat_map(|m| m.hashes.clone()).collect();
@@ -253,7 +261,8 @@ impl First {
 }
 
 fn first_look(cells: &Cells, quick: bool, progress: &Progress) -> Result<First> {
-    let (blocks, layouts) = if quick { (1, 0) } else { (looks::FIRST.blocks as u32, looks::FIRST.layouts as u32) };
+    let look = looks::FIRST.in_cycles(cells.cycle());
+    let (blocks, layouts) = if quick { (1, 0) } else { (look.blocks as u32, look.layouts as u32) };
     progress.step(&match quick {
         true => "linking a block and a twin of the same objects".to_string(),
         false => format!("linking {blocks} blocks and {layouts} layouts of the same objects"),

@@ -21,6 +21,7 @@ pub(crate) fn header() -> Header {
         margin_percent: 1.0,
         max_blocks: 12,
         quick: false,
+        cycle: None,
         matched: Matched::default(),
         suspects: vec![],
         identical: false,

@@ -142,20 +142,24 @@ fn joint_landing_that_cannot_be_had_is_named() {
 
 #[test]
 fn an_inside_that_moved_is_named_and_rigid_from_32_bytes_on() {
-    let program = |patched: bool| {
+    let program = |patched: bool, objects: &[&str]| {
         let new = if patched { "long added = 7;" } else { "" };
         let rigid = format!("long start[2] __attribute__((aligned(64))) = {{1}}; {new} long hot = 2;\n");
         let soft = format!("int first = 1; {new} int second = 2;\n").replace("added", "more");
+        let even = format!("long one = 1; {new} long two = 2;\n").replace("added", "third");
         let sources = [
             ("rigid.c", rigid.as_str()),
             ("soft.c", soft.as_str()),
+            ("even.c", even.as_str()),
             ("main.c", "extern long hot; int main(void) { return (int)hot - 2; }\n"),
         ];
-        fake::build(&sources, &["-O2", "-fno-toplevel-reorder"], &[], "gcc", &["main.o", "rigid.o", "soft.o"])
+        fake::build(&sources, &["-O2", "-fno-toplevel-reorder"], &[], "gcc", &[&["main.o"], objects].concat())
     };
-    let (base, patched) = (program(false), program(true));
+    let all = ["rigid.o", "soft.o"];
+    let (base, patched) = (program(false, &all), program(true, &all));
     let ((_b, b), (_p, p)) = (open(&base), open(&patched));
     let common = variant::common(&b, &p);
+    assert_eq!(variant::cycle(&common), None, "a cycle would not even out what is rigid");
     let report = variant::matched_report(&common, &[]);
     assert_eq!(report.inside_moved, ["rigid.o:.data (alignment 64)", "soft.o:.data (alignment 8)"]);
     assert_eq!(report.rigid, ["rigid.o:.data (alignment 64)"]);
@@ -164,6 +168,42 @@ fn an_inside_that_moved_is_named_and_rigid_from_32_bytes_on() {
     assert_eq!(report.units as usize + report.rest.len(), report.of as usize);
     let same = variant::matched_report(&variant::common(&b, &b), &[]);
     assert_eq!((same.units, same.inside_moved.len()), (same.of, 0));
+    assert_eq!(variant::cycle(&variant::common(&b, &b)), None);
+}
+
+/// What moved by whole steps of eight visits all eight phases in both versions, and nothing else is turned with it.
+#[test]
+fn a_full_phase_cycle_takes_what_moved_through_the_same_phases() {
+    let program = |new: &str| {
+        let even = format!("long one = 1; {new} long two = 2;\n");
+        let main = "extern long one, two; int main(void) { return (int)(two - one) - 1; }\n";
+        let sources = [("even.c", even.as_str()), ("filler.c", "long filler = 3;\n"), ("main.c", main)];
+        fake::build(&sources, &["-O2", "-fno-toplevel-reorder"], &[], "gcc", &["main.o", "filler.o", "even.o"])
+    };
+    let (base, patched) = (program(""), program("long added = 7;"));
+    let ((_b, b), (_p, p)) = (open(&base), open(&patched));
+    let common = variant::common(&b, &p);
+    assert_eq!(variant::cycle(&common), Some(8));
+    let drawn = variant::random_targets(&b, &p, &mut ChaCha8Rng::seed_from_u64(1));
+    let out = tempfile::tempdir().unwrap();
+    let mut visited = [BTreeSet::new(), BTreeSet::new()];
+    for turn in 0..8 {
+        let targets = variant::turned(&common, &drawn, turn);
+        let moved: Vec<&UnitKey> = targets.iter().filter(|(k, phase)| drawn[k] != **phase).map(|(k, _)| k).collect();
+        let even = data("even");
+        assert_eq!(moved, if turn == 0 { vec![] } else { vec![&even] });
+        let joint = variant::together(&b, &p, &common, &targets, &Lead::new());
+        for ((program, link, offset), visited) in [(&b, &base, 8), (&p, &patched, 16)].into_iter().zip(&mut visited) {
+            let aim = Aim { targets: joint.targets.clone(), lines: joint.lines.clone(), ..Aim::default() };
+            let landed = variant::land(program, link, &aim, &out.path().join("v")).unwrap();
+            let at = program.units.iter().position(|u| u.key == even).unwrap();
+            let start = landed.variant.places[at].0;
+            assert_eq!(start % 64, u64::from(targets[&even].0));
+            visited.insert((start + offset) % 64);
+        }
+    }
+    assert_eq!(visited[0].len(), 8);
+    assert_eq!(visited[0], visited[1]);
 }
 
 /// A table that only the linker script knows as one: entries are put in from several objects, and walked.
