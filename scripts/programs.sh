@@ -36,20 +36,27 @@ mkdir -p programs
 root=$PWD/programs
 
 # Debian's own sources of packages, with its source index kept apart from the system's: no root is needed.
-apt() {
-    local state=$root/.apt
+apt() { # COMMAND…
+    local state=$root/.apt command=$1
+    shift
     mkdir -p "$state/parts" "$state/lists/partial"
-    cat /etc/apt/sources.list.d/debian.sources | sed 's/^Types: deb$/Types: deb-src/' >"$state/parts/debian.sources"
-    apt-get -qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$state/parts" \
-        -o Dir::State::lists="$state/lists" "$@"
+    sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$state/parts/debian.sources"
+    "$command" -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$state/parts" \
+        -o Dir::State::lists="$state/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= "$@"
 }
 
-debian() { # FOLDER PACKAGE: unpacks the upstream source, unless it is there
+debian() { # FOLDER PACKAGE [VERSION]: unpacks the upstream source, unless it is there
     [ -d "$root/$1" ] && return
-    [ -e "$root/.apt/lists/lock" ] || apt update
-    local work
+    [ -e "$root/.apt/lists/lock" ] || apt apt-get -qq update
+    local work version
     work=$(mktemp -d "$root/.fetch.XXXXXX")
-    (cd "$work" && apt source --download-only "$2" 2>/dev/null && mkdir tree && tar -xf ./*.orig.tar.?z -C tree --strip-components=1)
+    # The newest first; an index may name one that the archive does not hold any more.
+    for version in ${3:-$(apt apt-cache showsrc --only-source "$2" | sed -n 's/^Version: //p' | sort -rV)}; do
+        (cd "$work" && apt apt-get -qq source --download-only "$2=$version" >/dev/null 2>&1) && break
+    done
+    mkdir "$work/tree"
+    tar -xf "$work"/*.orig.tar.?z -C "$work/tree" --strip-components=1 ||
+        { echo "programs.sh: the source of $2 cannot be fetched" >&2; exit 4; }
     mv "$work/tree" "$root/$1"
     rm -rf "$work"
 }
@@ -124,7 +131,7 @@ LUA
 }
 
 zstd() {
-    debian zstd libzstd=1.5.4+dfsg2-5
+    debian zstd libzstd
     build='make -s -C programs clean && make -s -j2 -C programs zstd && make -s -C tests datagen'
     check() { (cd tests/cli-tests && python3 run.py); }
     vary zstd zstd programs/zstd
