@@ -211,7 +211,7 @@ mod tests {
                 ".eh_frame *fill*#1 0x688+0x4  -",
                 ".data tab#0 0xa0000+0x8 we:(ird (1).o -",
                 ".data *fill*#2 0xa0008+0x8  -",
-                ".data .data.a:(b)#0 0xa0010+0x8 ./my lib/libx.a c 1.o",
+                ".data .data.a:(b)#0 0xa0010+0x8 my lib/libx.a c 1.o",
                 ".data QUAD#0 0xa0018+0x8  -",
                 ".data *fill*#3 0xa0020+0x60  -",
                 ".data .data#0 0xa0080+0x28 c2.o -",

@@ -285,7 +285,7 @@ Memory map
                 ".note.gnu.build-id zero fill#0 0x318+0x14  -",
                 ".text .text#0 0x652+0x2 crti.o -",
                 ".text *fill*#0 0x654+0xc  -",
-                ".text .text.dupa#0 0x660+0xd ./libx.a c1.o",
+                ".text .text.dupa#0 0x660+0xd libx.a c1.o",
                 ".rodata merge constants#0 0x7e0+0x4  -",
                 ".bss .bss#0 0x2080+0x1 a copy (1).o -",
                 ".bss common#0 0x20a0+0xc4  -",
