@@ -83,9 +83,15 @@ impl Folder {
 
     /// Everything is there: the folder gets its name, in place of an empty one.
     pub fn take_name(self) -> Result<()> {
-        let named =
-            File::open(self.whole()).and_then(|f| f.sync_all()).and_then(|()| fs::rename(self.whole(), &self.wanted));
-        named.map_err(|e| Error::io(format!("making the folder {}", self.wanted.display()), e))
+        let named = || {
+            // The links were not forced to the disk one by one.
+            for entry in fs::read_dir(self.whole())? {
+                File::open(entry?.path())?.sync_all()?;
+            }
+            File::open(self.whole())?.sync_all()?;
+            fs::rename(self.whole(), &self.wanted)
+        };
+        named().map_err(|e| Error::io(format!("making the folder {}", self.wanted.display()), e))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use goblin::archive::Archive;
+use goblin::container::{Container, Ctx};
 use goblin::elf::{Elf, SectionHeader};
 
 use crate::variant::patch::Edit;
@@ -10,20 +11,35 @@ use crate::variant::patch::Edit;
 /// Holds a patched object against the pristine one: everything but the edits must be the same, byte for byte; an
 /// edited section is its old content, then the pad. The error names section and check.
 pub fn patched(pristine: &[u8], patched: &[u8], edits: &BTreeMap<usize, Edit>) -> Result<(), String> {
-    let old = Elf::parse(pristine).map_err(|e| format!("the pristine object: {e}"))?;
-    let new = Elf::parse(patched).map_err(|e| format!("the patched object: {e}"))?;
-    if old.section_headers.len() != new.section_headers.len() {
+    let old = headers(pristine).map_err(|e| format!("the pristine object: {e}"))?;
+    let new = headers(patched).map_err(|e| format!("the patched object: {e}"))?;
+    if old.len() != new.len() {
         return Err("the number of sections changed".into());
     }
     if pristine.get(..64) != patched.get(..64) {
         return Err("the ELF header changed".into());
     }
-    for (i, (was, is)) in old.section_headers.iter().zip(&new.section_headers).enumerate() {
+    for (i, (was, is)) in old.iter().zip(&new).enumerate() {
         let edit = edits.get(&i).copied().unwrap_or_default();
-        section(pristine, patched, was, is, edit)
-            .map_err(|why| format!("section {i} ({}): {why}", old.shdr_strtab.get_at(was.sh_name).unwrap_or("?")))?;
+        section(pristine, patched, was, is, edit).map_err(|why| {
+            let whole = Elf::parse(pristine).ok();
+            let name = whole.as_ref().and_then(|elf| elf.shdr_strtab.get_at(was.sh_name));
+            format!("section {i} ({}): {why}", name.unwrap_or("?"))
+        })?;
     }
     Ok(())
+}
+
+/// The section headers alone: symbols and relocations are content, which is compared as bytes.
+fn headers(bytes: &[u8]) -> goblin::error::Result<Vec<SectionHeader>> {
+    let header = Elf::parse_header(bytes)?;
+    let container = if header.e_ident.get(4) == Some(&goblin::elf::header::ELFCLASS64) {
+        Container::Big
+    } else {
+        Container::Little
+    };
+    let ctx = Ctx::new(container, header.endianness()?);
+    SectionHeader::parse(bytes, header.e_shoff as usize, header.e_shnum as usize, ctx)
 }
 
 fn section(pristine: &[u8], patched: &[u8], was: &SectionHeader, is: &SectionHeader, edit: Edit) -> Result<(), String> {
