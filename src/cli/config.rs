@@ -95,7 +95,9 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
     let missing = |what: &str, hint: &str| Error::input(doing(), format!("no {what} is given")).hint(hint);
 
     let trees = trees(&file.build, flags, &folder, &doing())?;
-    let build = flags.build.clone().or(file.build.command).ok_or_else(|| {
+    let cargo = of_cargo(&flags.workload);
+    let said = flags.build.clone().or(file.build.command);
+    let build = said.or_else(|| cargo.as_ref().map(|c| c.build.clone())).ok_or_else(|| {
         missing("build command", "`command = \"make\"` under [build] in straddle.toml, or --build 'make'")
     })?;
     let workload = if flags.workload.is_empty() {
@@ -117,12 +119,56 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         name: name(case, &trees),
         trees,
         build,
-        link: flags.link.clone().or(file.build.link),
+        link: flags.link.clone().or(file.build.link).or_else(|| cargo?.link),
         workload,
         metrics,
         better: flags.better.or(file.run.better).unwrap_or(Better::Lower),
         cpus: flags.cpus.clone().or(file.run.cpus),
     })
+}
+
+/// How a workload that cargo builds and runs is built alone.
+#[derive(Debug, PartialEq, Eq)]
+struct Cargo {
+    build: String,
+    /// The linked file, where the words name the target.
+    link: Option<String>,
+}
+
+/// `cargo bench --bench x -- …` is built by `cargo bench --bench x --no-run` and links `x-HASH`; `cargo run --bin x` by
+/// `cargo build --bin x`, which leaves it as `x`. Anything else needs a build command.
+fn of_cargo(workload: &[String]) -> Option<Cargo> {
+    let words: Vec<&str> = workload.iter().map(String::as_str).take_while(|w| *w != "--").collect();
+    let (head, rest) = words.split_first()?;
+    let (toolchain, rest) = match rest.split_first()? {
+        (first, more) if first.starts_with('+') => (Some(*first), more),
+        _ => (None, rest),
+    };
+    let (command, arguments) = rest.split_first()?;
+    let tested = match *command {
+        "bench" | "test" => true,
+        "run" => false,
+        _ => return None,
+    };
+    if *head != "cargo" {
+        return None;
+    }
+    let mut build: Vec<&str> = ["cargo"].into_iter().chain(toolchain).collect();
+    build.push(if tested { command } else { "build" });
+    build.extend(arguments);
+    build.extend(tested.then_some("--no-run"));
+    let mut arguments = arguments.iter();
+    let target = arguments.find_map(|a| {
+        let kinds = ["--bench", "--test", "--bin", "--example"];
+        match a.split_once('=') {
+            Some((kind, name)) if kinds.contains(&kind) => Some(name),
+            None if kinds.contains(a) => Some(""),
+            _ => None,
+        }
+    });
+    let target = target.and_then(|name| if name.is_empty() { arguments.next().copied() } else { Some(name) });
+    let link = target.map(|name| if tested { format!("{}-*", name.replace('-', "_")) } else { name.to_owned() });
+    Some(Cargo { build: shlex::try_join(build).ok()?, link })
 }
 
 fn name(case: Option<&Path>, trees: &Trees) -> String {
@@ -224,6 +270,21 @@ mod tests {
         for bad in ["", "m", "-1s", "0", "1e400", "5 minutes", "nan"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_cargo_runs_is_built_by_cargo() {
+        let of = |words: &str| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            of_cargo(&words).map(|c| (c.build, c.link.unwrap_or_default()))
+        };
+        let built = |build: &str, link: &str| Some((build.to_owned(), link.to_owned()));
+        assert_eq!(of("cargo bench --bench my-x -- --fast"), built("cargo bench --bench my-x --no-run", "my_x-*"));
+        assert_eq!(of("cargo +1.90 bench --bench=x"), built("cargo +1.90 bench '--bench=x' --no-run", "x-*"));
+        assert_eq!(of("cargo run --release --bin x -- a"), built("cargo build --release --bin x", "x"));
+        assert_eq!(of("cargo bench"), built("cargo bench --no-run", ""));
+        assert_eq!(of("cargo nextest run"), None);
+        assert_eq!(of("./x bench"), None);
     }
 
     #[test]
