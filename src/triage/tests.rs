@@ -257,14 +257,22 @@ fn eventful(n: usize, job: &Job) -> RunResult {
     run
 }
 
-/// What a verdict says, but for the numbers of runs: a group that was torn runs twice.
-fn said(v: &Verdict) -> (Answer, Option<Blocked>, usize, usize, crate::verdict::Effect, crate::verdict::Effect) {
-    (v.verdict, v.blocked_by, v.blocks, v.layouts, v.code_effect, v.code_over_layouts)
+/// A group that was torn runs twice, which shifts the events after it to other runs: then effects agree to so many percent.
+const SHIFTED: f64 = 0.3;
+
+/// The two say the same, but for the numbers of runs.
+fn assert_alike(v: &Verdict, whole: &Verdict, tolerance: f64, what: &str) {
+    let said = |v: &Verdict| (v.verdict, v.blocked_by, v.blocks, v.layouts);
+    assert_eq!(said(v), said(whole), "{what}: {:?}", v.reasons);
+    for (effect, before) in [(v.code_effect, whole.code_effect), (v.code_over_layouts, whole.code_over_layouts)] {
+        let (a, b) = (effect.percent.unwrap(), before.percent.unwrap());
+        assert!((a - b).abs() <= tolerance, "{what}: {effect:?} and {before:?}");
+    }
 }
 
 /// Cut anywhere, resumed, the campaign ends as if nothing had happened: no run that was whole is made again, none that
 /// the plan wants is missing, and the disk holds what the campaign had in memory.
-fn cut_and_resume(whole: &[u8], verdict: &Verdict, cut: usize) {
+fn cut_and_resume(whole: &[u8], verdict: &Verdict, cut: usize, tolerance: f64) {
     let mut bench = Bench::new();
     std::fs::write(bench.record(), &whole[..cut]).unwrap();
     let had = String::from_utf8_lossy(&whole[..cut]).matches("\"order\":").count();
@@ -276,7 +284,7 @@ fn cut_and_resume(whole: &[u8], verdict: &Verdict, cut: usize) {
     });
     assert_eq!(ended.unwrap(), Ended::Done);
     let v = bench.verdict();
-    assert_eq!(said(&v), said(verdict), "cut at {cut}: {:?}", v.reasons);
+    assert_alike(&v, verdict, tolerance, &format!("cut at {cut}"));
     let torn = |v: &Verdict| v.skipped.get("replaced by a later run").copied().unwrap_or(0);
     let torn = torn(&v).saturating_sub(torn(verdict));
     assert!(torn <= 3, "cut at {cut}: {torn} runs are lost");
@@ -307,7 +315,7 @@ fn a_record_that_is_cut_goes_on() {
         notes.flat_map(|at| [at, at + 9, at + whole[at..].iter().position(|&b| b == b'\n').unwrap() + 1]).collect();
     assert!(notes.len() >= 9, "the pilot and two looks");
     let tail = starts.iter().copied().skip(starts.len() - 10);
-    tail.chain([whole.len() - 5, whole.len()]).chain(notes).for_each(|cut| cut_and_resume(&whole, &v, cut));
+    tail.chain([whole.len() - 5, whole.len()]).chain(notes).for_each(|cut| cut_and_resume(&whole, &v, cut, 0.0));
 }
 
 #[test]
@@ -343,7 +351,7 @@ proptest! {
         bench.resume(eventful).unwrap();
         let again = std::fs::read(bench.record()).unwrap();
         let v2 = bench.verdict();
-        prop_assert_eq!(said(&v2), said(&v));
-        cut_and_resume(&again, &v2, cut(&again, second));
+        assert_alike(&v2, &v, SHIFTED, "killed once");
+        cut_and_resume(&again, &v2, cut(&again, second), SHIFTED);
     }
 }
