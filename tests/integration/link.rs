@@ -187,6 +187,23 @@ fn what_else_differs_between_two_builds_is_named() {
     assert_eq!(fewer.differing(&base.0, "x"), ["lib/libf.so"]);
 }
 
+/// A workspace of two crates: rustc's own linker, an rlib, and a program that its user knows by another name.
+#[test]
+fn cargo_builds_are_captured_and_repeat() {
+    let place = Place::new(
+        "mkdir -p one/src two/src
+        printf '[workspace]\nmembers = [\"one\", \"two\"]\nresolver = \"2\"\n' >Cargo.toml
+        printf '[package]\nname = \"one\"\nedition = \"2021\"\n' >one/Cargo.toml
+        printf 'pub static HOT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);\n' >one/src/lib.rs
+        printf '[package]\nname = \"two\"\nedition = \"2021\"\n[dependencies]\none = { path = \"../one\" }\n' >two/Cargo.toml
+        printf 'fn main() { println!(\"{:?}\", one::HOT); }\n' >two/src/main.rs",
+    );
+    let capture = place.proved("cargo build --quiet --release --offline");
+    let link = capture.select(Some("target/release/two")).unwrap();
+    assert!(own(&link).iter().any(|name| name.starts_with("target/release/deps/libone-")), "{:?}", own(&link));
+    assert_eq!(capture.unseen, []);
+}
+
 /// As cargo does: the output lies at a second place too, and that is the one its user knows.
 #[test]
 fn a_link_is_known_by_its_copies() {
