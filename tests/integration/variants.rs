@@ -34,7 +34,7 @@ const SOURCES: [(&str, &str); 7] = [
 ];
 
 const BUILD: &str = "for f in *.c; do gcc -O2 -c -include entry.h $f; done; ar rcs libhot.a hot.o; \
-    gcc main.o config.o ticker.o queue.o twice.o table.o libhot.a -o demo";
+    gcc main.o config.o twice.o ticker.o queue.o table.o libhot.a -o demo";
 
 struct World {
     dir: tempfile::TempDir,
