@@ -40,7 +40,11 @@ apt() { # COMMAND…
     local state=$root/.apt command=$1
     shift
     mkdir -p "$state/parts" "$state/lists/partial"
-    sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$state/parts/debian.sources"
+    if [ -e /etc/apt/sources.list.d/debian.sources ]; then
+        sed 's/^Types: deb$/Types: deb-src/' /etc/apt/sources.list.d/debian.sources >"$state/parts/debian.sources"
+    else
+        sed 's/^deb /deb-src /' /etc/apt/sources.list >"$state/parts/debian.list"
+    fi
     "$command" -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$state/parts" \
         -o Dir::State::lists="$state/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= "$@"
 }
