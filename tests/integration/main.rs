@@ -17,6 +17,7 @@ mod matrix;
 mod measure;
 mod resume;
 mod scan;
+mod sweep;
 mod tidy;
 mod types;
 mod variant;
