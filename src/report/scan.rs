@@ -163,7 +163,7 @@ fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>) -> String
 mod tests {
     use super::*;
     use crate::finding::{Evidence, Severity};
-    use crate::image::{Class, Facts, Kind, SymbolsFrom};
+    use crate::image::{Class, Facts, Kind, SymbolsFrom, TypesFrom};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};
     use crate::units::{Addr, Phase};
@@ -197,7 +197,7 @@ mod tests {
             build_id: None,
             line_size: 64,
             symbols_from: SymbolsFrom::Symtab,
-            types_from: Some("dwarf".to_string()),
+            types_from: Some(TypesFrom::Dwarf),
         };
         let counts = Counts { objects: 3, small: 3, lines_shared: 1, ..Counts::default() };
         let reads = subject("io_reads", 0x4040, 64, "_Atomic long[8]");

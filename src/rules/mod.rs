@@ -73,7 +73,7 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, line: Option<LineSize>
     let findings = findings(&seen, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
     let problems = assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
-    let types_from = types.filter(|t| !t.variables.is_empty()).map(|_| "dwarf".to_string());
+    let types_from = types.filter(|t| !t.table.is_empty()).and_then(|t| t.from);
     Ok(Scan {
         schema: SCHEMA,
         problems,

@@ -13,6 +13,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::image::TypesFrom;
 use crate::units::Addr;
 
 pub use contended::Contention;
@@ -22,6 +23,8 @@ pub use flatten::Field;
 /// What debug information declares.
 #[derive(Debug, Default)]
 pub struct Types<'d> {
+    /// `None`: nothing was read.
+    pub from: Option<TypesFrom>,
     pub table: TypeTable<'d>,
     /// By address.
     pub variables: Vec<Variable<'d>>,
@@ -166,6 +169,22 @@ impl<'d> TypeTable<'d> {
     #[must_use]
     pub fn get(&self, id: TypeId) -> Option<&Type<'d>> {
         self.list.get(id.0 as usize)
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Every type that was read.
+    pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type<'d>)> {
+        (0..).map(TypeId).zip(&self.list)
+    }
+
+    /// The types that have this name of their own: a struct, and perhaps a typedef beside it; from DWARF one for each
+    /// unit.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = (TypeId, &Type<'d>)> {
+        self.iter().filter(move |(_, t)| t.name == Some(name))
     }
 
     /// The type behind typedefs and qualifiers.

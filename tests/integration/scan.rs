@@ -6,7 +6,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use straddle::finding::Finding;
-use straddle::image::{Image, SymbolsFrom};
+use straddle::image::{Image, SymbolsFrom, TypesFrom};
 use straddle::objects::Objects;
 use straddle::rules::{self, Scan};
 use straddle::types::DebugSections;
@@ -141,7 +141,7 @@ fn an_aligned_array_still_shares_its_lines() {
         void _start(void) { }";
     let built = build("a.c", source, TYPED);
     let scan = scan(&built.path);
-    assert_eq!(scan.image.types_from.as_deref(), Some("dwarf"));
+    assert_eq!(scan.image.types_from, Some(TypesFrom::Dwarf));
     let mut found = found(&scan, "shared-elements");
     // Where the compiler puts it decides how far it is to the next line.
     let unaligned = found.remove("unaligned").unwrap().unwrap();
