@@ -104,6 +104,16 @@ pub enum SymbolsFrom {
     None,
 }
 
+/// The tier of type information that a report stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TypesFrom {
+    /// Every variable, with the file and line of its declaration, and what alignment the source asks for.
+    Dwarf,
+    /// Every type, but few variables (older kernels: those of one section), no lines and no alignment.
+    Btf,
+}
+
 /// `e_machine`, by name where its cache line is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine(pub u16);
@@ -259,8 +269,8 @@ pub struct Facts {
     /// In bytes.
     pub line_size: u64,
     pub symbols_from: SymbolsFrom,
-    /// `null`: no types were read.
-    pub types_from: Option<String>,
+    /// `null`: no types were read, names only.
+    pub types_from: Option<TypesFrom>,
 }
 
 impl Facts {

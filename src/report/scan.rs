@@ -1,6 +1,7 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Finding, Subject};
+use crate::image::TypesFrom;
 use crate::rules::{Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
@@ -28,9 +29,13 @@ pub fn page(scan: &Scan, all: bool) -> Page {
                 "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
                  not known."
             }
-            Some(_) => {
+            Some(TypesFrom::Dwarf) => {
                 "Known from symbols, and from types in shared-tail and shared-elements; who reads and writes is not \
                  known."
+            }
+            Some(TypesFrom::Btf) => {
+                "Known from symbols, and from types (of BTF: no alignment, no lines, few variables) in \
+                 shared-elements; who reads and writes is not known."
             }
         };
         page.notes.push(known.to_string());
@@ -197,7 +202,7 @@ mod tests {
             build_id: None,
             line_size: 64,
             symbols_from: SymbolsFrom::Symtab,
-            types_from: Some("dwarf".to_string()),
+            types_from: Some(TypesFrom::Dwarf),
         };
         let counts = Counts { objects: 3, small: 3, lines_shared: 1, ..Counts::default() };
         let reads = subject("io_reads", 0x4040, 64, "_Atomic long[8]");

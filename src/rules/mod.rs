@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::finding::{Finding, Subject};
-use crate::image::{Facts, Image};
+use crate::image::{Facts, Image, TypesFrom};
 use crate::layout::{Counts, Lines};
 use crate::objects::{Class, Declared, Object, Objects, declared};
-use crate::types::{DebugSections, Field, TypeId, TypeTable, Types};
+use crate::types::{Field, TypeId, TypeTable, Types};
 use crate::units::{Addr, Align, LineSize};
 
 /// The schema of [`Scan`].
@@ -73,7 +73,7 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, line: Option<LineSize>
     let findings = findings(&seen, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
     let problems = assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
-    let types_from = types.filter(|t| !t.variables.is_empty()).map(|_| "dwarf".to_string());
+    let types_from = types.filter(|t| !t.table.is_empty()).and_then(|t| t.from);
     Ok(Scan {
         schema: SCHEMA,
         problems,
@@ -137,15 +137,17 @@ impl<'s, 'i> Seen<'s, 'i> {
     ) -> Seen<'s, 'i> {
         let mut seen = Seen { image, lines, table: types.map(|t| &t.table), declared: Vec::new() };
         let mut unusable = BTreeMap::new();
-        match types {
-            Some(types) => {
-                (seen.declared, unusable) = declared(&lines.objects, image, types);
-                unusable.extend(&types.skipped);
+        if let Some(types) = types {
+            (seen.declared, unusable) = declared(&lines.objects, image, types);
+            unusable.extend(&types.skipped);
+            if types.from == Some(TypesFrom::Btf) {
+                let untold =
+                    lines.objects.iter().zip(&seen.declared).filter(|(o, d)| o.class.writable() && d.is_none());
+                unusable.insert(
+                    "objects whose type BTF does not tell: few of its variables are named",
+                    untold.count() as u64,
+                );
             }
-            None if DebugSections::present(image) => {
-                unusable.insert(DebugSections::UNREAD, 1);
-            }
-            None => {}
         }
         for (reason, count) in unusable {
             *skipped.entry(reason.to_string()).or_insert(0) += count;

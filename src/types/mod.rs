@@ -1,27 +1,34 @@
 //! Types: Image → [`Types`], which variables an image declares and how their types are laid out, as its debug
-//! information says. Names borrow from it; nothing is copied.
+//! information says, DWARF or BTF. Names borrow from it; nothing is copied.
 //!
-//! Only what a variable at a fixed address contains is read: what it points to is named, not followed. A kernel's debug
-//! information is hundreds of megabytes, and the types of its variables are a small part of it.
+//! Of DWARF only what a variable at a fixed address contains is read: what it points to is named, not followed. A
+//! kernel's is hundreds of megabytes, and the types of its variables are a small part of it. Of BTF every type is read.
 
+mod btf;
 mod contended;
 mod dwarf;
 mod flatten;
+mod source;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
+use crate::image::TypesFrom;
 use crate::units::Addr;
 
+pub use btf::Btf;
 pub use contended::Contention;
 pub use dwarf::DebugSections;
 pub use flatten::Field;
+pub use source::{Files, Source, Want};
 
 /// What debug information declares.
 #[derive(Debug, Default)]
 pub struct Types<'d> {
+    /// `None`: nothing was read.
+    pub from: Option<TypesFrom>,
     pub table: TypeTable<'d>,
     /// By address.
     pub variables: Vec<Variable<'d>>,
@@ -166,6 +173,22 @@ impl<'d> TypeTable<'d> {
     #[must_use]
     pub fn get(&self, id: TypeId) -> Option<&Type<'d>> {
         self.list.get(id.0 as usize)
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Every type that was read.
+    pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type<'d>)> {
+        (0..).map(TypeId).zip(&self.list)
+    }
+
+    /// The types that have this name of their own: a struct, and perhaps a typedef beside it; from DWARF one for each
+    /// unit.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = (TypeId, &Type<'d>)> {
+        self.iter().filter(move |(_, t)| t.name == Some(name))
     }
 
     /// The type behind typedefs and qualifiers.

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 pub use sections::DebugSections;
 
 use super::{TypeTable, Types};
+use crate::image::TypesFrom;
 
 /// How many of what were left out, by reason.
 type Skipped = BTreeMap<&'static str, u64>;
@@ -41,6 +42,6 @@ impl DebugSections<'_> {
         files.finish(&mut skipped);
         variables.sort_by_key(|v| v.address);
         let list = builder.finish(&mut skipped);
-        Types { table: TypeTable { list }, variables, skipped }
+        Types { from: Some(TypesFrom::Dwarf), table: TypeTable { list }, variables, skipped }
     }
 }
