@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::finding::{Finding, Subject};
-use crate::image::{Facts, Image};
+use crate::image::{Facts, Image, Kind};
 use crate::layout::{Counts, Lines};
 use crate::objects::{Class, Declared, Object, Objects, declared};
-use crate::types::{DebugSections, Field, TypeId, TypeTable, Types};
+use crate::types::{Field, TypeId, TypeTable, Types};
 use crate::units::{Addr, Align, LineSize};
 
 /// The schema of [`Scan`].
@@ -137,15 +137,9 @@ impl<'s, 'i> Seen<'s, 'i> {
     ) -> Seen<'s, 'i> {
         let mut seen = Seen { image, lines, table: types.map(|t| &t.table), declared: Vec::new() };
         let mut unusable = BTreeMap::new();
-        match types {
-            Some(types) => {
-                (seen.declared, unusable) = declared(&lines.objects, image, types);
-                unusable.extend(&types.skipped);
-            }
-            None if DebugSections::present(image) => {
-                unusable.insert(DebugSections::UNREAD, 1);
-            }
-            None => {}
+        if let Some(types) = types {
+            (seen.declared, unusable) = declared(&lines.objects, image, types);
+            unusable.extend(&types.skipped);
         }
         for (reason, count) in unusable {
             *skipped.entry(reason.to_string()).or_insert(0) += count;
@@ -235,9 +229,13 @@ fn loose_sections(image: &Image<'_>, used: impl Iterator<Item = u32>, line: Line
         return None;
     }
     let loose = used.filter_map(|i| image.section(i)).filter(|s| s.loaded && s.align.bytes() < line.bytes()).count();
+    let when = match image.kind {
+        Kind::Module => "placed when it is loaded",
+        _ => "not linked yet",
+    };
     (loose > 0).then(|| {
         format!(
-            "not linked yet: addresses are offsets into sections, and {loose} of them may land on another phase \
+            "{when}: addresses are offsets into sections, and {loose} of them may land on another phase \
              (aligned to less than a line)"
         )
     })
