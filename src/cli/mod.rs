@@ -6,9 +6,11 @@ pub mod capture;
 pub mod config;
 pub mod diff;
 pub mod format;
+mod pool;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod types;
 pub mod variants;
 pub mod verdict;
 

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::format::Format;
+use super::pool::pool;
+use super::types::TypesArgs;
 use crate::error::{Exit, Result};
 use crate::image::Image;
-use crate::types::DebugSections;
 use crate::units::LineSize;
 use crate::{open, report, rules};
 
@@ -20,6 +21,11 @@ pub struct ScanArgs {
     #[arg(long, value_parser = line_size, value_name = "BYTES")]
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the image's machine)")]
     pub line: Option<LineSize>,
+    #[command(flatten)]
+    pub types: TypesArgs,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help = "Threads that read debug information [default: one a CPU]")]
+    pub jobs: Option<u16>,
     #[arg(long, help = "Every section and finding, not only the first (JSON is never cut)")]
     pub all: bool,
 }
@@ -29,9 +35,10 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
     let bytes = open::map(&args.image)?;
     let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let debug = DebugSections::of(&image);
-    let types = debug.as_ref().map(DebugSections::read);
-    let scan = rules::scan(&image, types.as_ref(), args.line)?;
+    let files = args.types.open()?;
+    let source = files.source(&image)?;
+    let types = pool(args.jobs)?.install(|| source.read(&image))?;
+    let scan = rules::scan(&image, Some(&types), args.line)?;
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Finding, Subject};
+use crate::image::TypesFrom;
 use crate::rules::{Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
@@ -28,9 +29,13 @@ pub fn page(scan: &Scan, all: bool) -> Page {
                 "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
                  not known."
             }
-            Some(_) => {
+            Some(TypesFrom::Dwarf) => {
                 "Known from symbols, and from types in shared-tail and shared-elements; who reads and writes is not \
                  known."
+            }
+            Some(TypesFrom::Btf) => {
+                "Known from symbols, and from types (of BTF: no alignment, no lines, few variables) in \
+                 shared-elements; who reads and writes is not known."
             }
         };
         page.notes.push(known.to_string());
@@ -163,7 +168,7 @@ fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>) -> String
 mod tests {
     use super::*;
     use crate::finding::{Evidence, Severity};
-    use crate::image::{Class, Facts, Kind, SymbolsFrom, TypesFrom};
+    use crate::image::{Class, Facts, Kind, SymbolsFrom};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};
     use crate::units::{Addr, Phase};

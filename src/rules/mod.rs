@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::finding::{Finding, Subject};
-use crate::image::{Facts, Image, Kind};
+use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines};
 use crate::objects::{Class, Declared, Object, Objects, declared};
 use crate::types::{Field, TypeId, TypeTable, Types};
@@ -140,6 +140,14 @@ impl<'s, 'i> Seen<'s, 'i> {
         if let Some(types) = types {
             (seen.declared, unusable) = declared(&lines.objects, image, types);
             unusable.extend(&types.skipped);
+            if types.from == Some(TypesFrom::Btf) {
+                let untold =
+                    lines.objects.iter().zip(&seen.declared).filter(|(o, d)| o.class.writable() && d.is_none());
+                unusable.insert(
+                    "objects whose type BTF does not tell: few of its variables are named",
+                    untold.count() as u64,
+                );
+            }
         }
         for (reason, count) in unusable {
             *skipped.entry(reason.to_string()).or_insert(0) += count;

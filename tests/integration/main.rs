@@ -8,6 +8,7 @@
     reason = "tests open files, run compilers and stop at the first surprise"
 )]
 
+mod btf;
 mod cases;
 mod cycle;
 mod diff;

@@ -9,7 +9,7 @@ use straddle::finding::Finding;
 use straddle::image::{Image, SymbolsFrom, TypesFrom};
 use straddle::objects::Objects;
 use straddle::rules::{self, Scan};
-use straddle::types::DebugSections;
+use straddle::types::{DebugSections, Files, Source, Want};
 
 /// Compiles assembly or C; `arguments` after the source. The folder lives as long as the result.
 pub struct Built {
@@ -31,9 +31,8 @@ pub fn build(name: &str, source: &str, arguments: &[&str]) -> Built {
 fn scan(path: &Path) -> Scan {
     let bytes = straddle::open::map(path).unwrap();
     let image = Image::parse(&bytes, "image").unwrap();
-    let debug = DebugSections::of(&image);
-    let types = debug.as_ref().map(DebugSections::read);
-    rules::scan(&image, types.as_ref(), None).unwrap()
+    let source = Source::of(&image, Want::Auto, Files::default()).unwrap();
+    rules::scan(&image, Some(&source.read(&image).unwrap()), None).unwrap()
 }
 
 fn of<'s>(scan: &'s Scan, rule: &str) -> Vec<&'s Finding> {
