@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::finding::{Finding, Subject};
-use crate::image::{Facts, Image, TypesFrom};
+use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines};
 use crate::objects::{Class, Declared, Object, Objects, declared};
 use crate::types::{Field, TypeId, TypeTable, Types};
@@ -237,9 +237,13 @@ fn loose_sections(image: &Image<'_>, used: impl Iterator<Item = u32>, line: Line
         return None;
     }
     let loose = used.filter_map(|i| image.section(i)).filter(|s| s.loaded && s.align.bytes() < line.bytes()).count();
+    let when = match image.kind {
+        Kind::Module => "placed when it is loaded",
+        _ => "not linked yet",
+    };
     (loose > 0).then(|| {
         format!(
-            "not linked yet: addresses are offsets into sections, and {loose} of them may land on another phase \
+            "{when}: addresses are offsets into sections, and {loose} of them may land on another phase \
              (aligned to less than a line)"
         )
     })

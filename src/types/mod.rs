@@ -30,19 +30,20 @@ pub struct Types<'d> {
     /// `None`: nothing was read.
     pub from: Option<TypesFrom>,
     pub table: TypeTable<'d>,
-    /// By address.
+    /// By section and address.
     pub variables: Vec<Variable<'d>>,
     /// What could not be read, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
 impl<'d> Types<'d> {
-    /// The variables declared at an address: one, or one for each unit that has a copy of an inline variable.
+    /// The variables declared at a place (see [`Variable::section`]): one, or one for each unit that has a copy of an
+    /// inline variable.
     #[must_use]
-    pub fn at(&self, address: Addr) -> &[Variable<'d>] {
-        let from = self.variables.partition_point(|v| v.address < address);
+    pub fn at(&self, section: Option<u32>, address: Addr) -> &[Variable<'d>] {
+        let from = self.variables.partition_point(|v| (v.section, v.address) < (section, address));
         let rest = self.variables.get(from..).unwrap_or_default();
-        rest.get(..rest.partition_point(|v| v.address == address)).unwrap_or_default()
+        rest.get(..rest.partition_point(|v| (v.section, v.address) == (section, address))).unwrap_or_default()
     }
 }
 
@@ -52,6 +53,9 @@ pub struct Variable<'d> {
     pub name: Option<&'d str>,
     /// The symbol's name, where it differs: C++ and Rust.
     pub linkage_name: Option<&'d str>,
+    /// Of a file that is not linked: the index of the section that `address` counts from. `None`: of a linked one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section: Option<u32>,
     pub address: Addr,
     pub file: Option<SourceFile<'d>>,
     pub line: Option<u32>,

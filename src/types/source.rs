@@ -76,9 +76,6 @@ fn dwarf<'a>(image: &Image<'a>) -> Option<Source<'a>> {
 
 fn no_dwarf(image: &Image<'_>) -> Error {
     let doing = format!("reading the types of {}", image.path);
-    if DebugSections::present(image) {
-        return Error::input(doing, DebugSections::UNREAD).hint("--types btf");
-    }
     Error::input(doing, "there is no debug information (DWARF) in it").hint("build it with -g, or --types btf")
 }
 
@@ -91,9 +88,6 @@ fn btf<'a>(image: &Image<'a>, files: Files<'a>) -> Result<Source<'a>> {
 
 fn btf_or_names<'a>(image: &Image<'a>) -> Source<'a> {
     let mut skipped = BTreeMap::new();
-    if DebugSections::present(image) {
-        skipped.insert(DebugSections::UNREAD, 1);
-    }
     if !Btf::present(image) {
         return Source::Names(skipped);
     }

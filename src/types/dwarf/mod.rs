@@ -1,4 +1,5 @@
-//! DWARF 2 to 5 → [`Types`], by the `gimli` crate: of gcc, clang and rustc, with type units and compressed sections.
+//! DWARF 2 to 5 → [`Types`], by the `gimli` crate: of gcc, clang and rustc, with type units and compressed sections, of
+//! programs and of objects, split into several files or not.
 //!
 //! Units are walked in parallel for variables at fixed addresses; then the types that those contain are read, each
 //! once. Nothing in a file may cost more than its size justifies: tables that overlap, entries that are read again and
@@ -6,6 +7,8 @@
 
 mod layout;
 mod lines;
+mod packages;
+mod relocate;
 mod sections;
 mod units;
 mod variables;
@@ -27,6 +30,12 @@ fn skip(skipped: &mut Skipped, reason: &'static str, times: usize) {
 }
 
 impl DebugSections<'_> {
+    /// The files that hold the other halves of split units, each once: its name, and the folder that it counts from.
+    #[must_use]
+    pub fn split_units(&self) -> Vec<(Option<&str>, &str)> {
+        units::Dwarf::split_units(self)
+    }
+
     /// Reads what the sections declare. Never fails: what is damaged is counted in [`Types::skipped`].
     #[must_use]
     pub fn read(&self) -> Types<'_> {
@@ -40,7 +49,7 @@ impl DebugSections<'_> {
             variables.push(at_address.declared(&dwarf, &mut files, &mut builder));
         }
         files.finish(&mut skipped);
-        variables.sort_by_key(|v| v.address);
+        variables.sort_by_key(|v| (v.section, v.address));
         let list = builder.finish(&mut skipped);
         Types { from: Some(TypesFrom::Dwarf), table: TypeTable { list }, variables, skipped }
     }

@@ -13,10 +13,11 @@ use crate::units::Addr;
 /// A variable's entry, and the address it has.
 pub(super) struct AtAddress {
     at: At,
+    section: Option<u32>,
     address: u64,
 }
 
-/// Of all units, in their order.
+/// Of all units that are the image's, in their order.
 pub(super) fn find(dwarf: &Dwarf<'_>, skipped: &mut Skipped) -> Vec<AtAddress> {
     let numbers = 0..u32::try_from(dwarf.units.len()).unwrap_or(u32::MAX);
     let found: Vec<(Vec<AtAddress>, bool)> = numbers.into_par_iter().map(|number| in_unit(dwarf, number)).collect();
@@ -35,6 +36,9 @@ fn in_unit(dwarf: &Dwarf<'_>, number: u32) -> (Vec<AtAddress>, bool) {
 
 fn walk(dwarf: &Dwarf<'_>, number: u32, found: &mut Vec<AtAddress>) -> Option<()> {
     let unit = dwarf.unit(number)?;
+    if !unit.live {
+        return Some(());
+    }
     let mut entries = unit.header.entries_raw(&unit.abbreviations, None).ok()?;
     while !entries.is_empty() {
         let at = At { unit: number, offset: entries.next_offset() };
@@ -49,9 +53,9 @@ fn walk(dwarf: &Dwarf<'_>, number: u32, found: &mut Vec<AtAddress>) -> Option<()
             if attribute.name() == DW_AT_location
                 && let Some(location) = attribute.exprloc_value()
                 && !location.0.is_empty()
-                && let Some(address) = dwarf.address(unit, location)
+                && let Some((section, address)) = dwarf.place(unit, location)
             {
-                found.push(AtAddress { at, address });
+                found.push(AtAddress { at, section, address });
             }
         }
     }
@@ -73,6 +77,7 @@ impl AtAddress {
         let mut out = Variable {
             name: None,
             linkage_name: None,
+            section: self.section,
             address: Addr(self.address),
             file: None,
             line: None,
