@@ -1,5 +1,7 @@
 //! Lines: who straddles one, who shares one, and the totals of each section.
 
+mod sensitivity;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -7,6 +9,8 @@ use serde::Serialize;
 
 use crate::objects::{Object, Objects, Space};
 use crate::units::LineSize;
+
+pub use sensitivity::{Sensitivity, Share, adjoining, meeting, most_on_a_line, occupancy, on_one_pair, sensitivity};
 
 /// The cache lines of an image's objects.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ranked, Seen, room};
 use crate::finding::{Evidence, Finding, Severity};
+use crate::layout::most_on_a_line;
 use crate::types::{Contention, Elements, Field, TypeId, TypeTable};
-use crate::units::{Addr, Align, LineSize};
+use crate::units::{Addr, Align};
 
 /// Returns the objects that are such an array as a whole, by index.
 pub(super) fn find(
@@ -71,29 +72,6 @@ fn written(table: &TypeTable<'_>, id: TypeId, whole: Option<u64>) -> Option<(Ele
     Some((elements, how, table.contended_whole(elements.of)))
 }
 
-/// How many elements touch the line that most do. The pattern repeats after as many elements as a line has bytes.
-fn most_on_a_line(line: LineSize, start: Addr, count: u64, stride: u64) -> u64 {
-    if stride >= line.bytes() {
-        return 1;
-    }
-    let (mut most, mut here, mut number) = (0, 0, None);
-    for at in 0..count.min(2 * line.bytes()) {
-        let first = start.0.saturating_add(at.saturating_mul(stride));
-        let last = line.line_of(Addr(first.saturating_add(stride - 1)));
-        let first = line.line_of(Addr(first));
-        if number != Some(first) {
-            (here, number) = (0, Some(first));
-        }
-        here += 1;
-        most = most.max(here);
-        // One that lies on two lines is the first of the next.
-        if last != first {
-            (here, number) = (1, Some(last));
-        }
-    }
-    most
-}
-
 /// More elements than threads: a table of locks by hash, where sharing is a matter of chance.
 const TABLE: u64 = 1024;
 
@@ -103,28 +81,5 @@ fn rank(how: Contention, direct: bool, count: u64) -> (Severity, u32) {
         Contention::Volatile => (Severity::Low, 50),
         Contention::Atomic | Contention::Lock if direct => (Severity::Medium, 50),
         Contention::Atomic | Contention::Lock => (Severity::Low, 55),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Span;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Against the obvious way: list every line of every element.
-        #[test]
-        fn the_fullest_line_is_found(start in 0u64..256, count in 1u64..300, stride in 1u64..80) {
-            let mut touched: BTreeMap<u64, u64> = BTreeMap::new();
-            for at in 0..count {
-                let element = Span { start: Addr(start + at * stride), size: stride };
-                element.lines(LineSize::B64).for_each(|line| *touched.entry(line).or_default() += 1);
-            }
-            let most = touched.into_values().max().unwrap();
-            // Elements of a line or more are apart, or as good as it gets.
-            let found = most_on_a_line(LineSize::B64, Addr(start), count, stride);
-            prop_assert_eq!(found, if stride < 64 { most } else { 1 });
-        }
     }
 }
