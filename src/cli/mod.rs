@@ -9,6 +9,7 @@ pub mod format;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod types;
 pub mod variants;
 pub mod verdict;
 
@@ -39,6 +40,7 @@ struct Cli {
 enum Command {
     Triage(triage::TriageArgs),
     Scan(scan::ScanArgs),
+    Type(types::TypeArgs),
     Diff(diff::DiffArgs),
     Capture(capture::CaptureArgs),
     Variants(variants::VariantsArgs),
@@ -77,6 +79,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
     match &cli.command {
         Command::Triage(args) => triage::run(args, cli.quiet, out),
         Command::Scan(args) => scan::run(args, out),
+        Command::Type(args) => types::run(args, out),
         Command::Diff(args) => diff::run(args, out),
         Command::Capture(args) => capture::run(args, out),
         Command::Variants(args) => variants::run(args, cli.quiet, out),

@@ -2,46 +2,8 @@
 //! contended neighbour. A shift upstream moves all that comes after it together, so that distances stay and only the
 //! phase changes.
 
-use serde::Serialize;
-
+use crate::finding::{Sensitivity, Share};
 use crate::units::{Addr, Align, LineSize, Span};
-
-/// So many of so many places, exactly.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Share {
-    pub at: u64,
-    pub of: u64,
-}
-
-/// What becomes of one span over all the places it may get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sensitivity {
-    /// Places: one for each step of the alignment in a line.
-    pub of: u64,
-    /// Places at which it lies on two lines though it fits one.
-    pub straddles: u64,
-    /// Places at which it is on a line with something contended.
-    pub meets: u64,
-    /// Places at which it does either.
-    pub either: u64,
-}
-
-impl Sensitivity {
-    /// Places at which it does either.
-    #[must_use]
-    pub fn share(self) -> Share {
-        Share { at: self.either, of: self.of }
-    }
-}
-
-impl Share {
-    /// Which of two is larger, without rounding.
-    #[must_use]
-    pub fn cmp_exact(self, other: Share) -> std::cmp::Ordering {
-        let cross = |a: Share, b: Share| u128::from(a.at) * u128::from(b.of);
-        cross(self, other).cmp(&cross(other, self))
-    }
-}
 
 /// Over all shifts of less than a line in steps of `step`: `span` and its `contended` neighbours move together. A step of
 /// a line or more leaves the one place it has.

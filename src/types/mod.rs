@@ -7,6 +7,7 @@
 mod contended;
 mod dwarf;
 mod flatten;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::units::Addr;
 pub use contended::Contention;
 pub use dwarf::DebugSections;
 pub use flatten::Field;
+pub use rows::{Row, Rows};
 
 /// What debug information declares.
 #[derive(Debug, Default)]

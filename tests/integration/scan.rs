@@ -33,7 +33,7 @@ fn scan(path: &Path) -> Scan {
     let image = Image::parse(&bytes, "image").unwrap();
     let debug = DebugSections::of(&image);
     let types = debug.as_ref().map(DebugSections::read);
-    rules::scan(&image, types.as_ref(), None).unwrap()
+    rules::scan(&image, types.as_ref(), &rules::Ask::default()).unwrap()
 }
 
 fn of<'s>(scan: &'s Scan, rule: &str) -> Vec<&'s Finding> {
@@ -379,7 +379,9 @@ fn bad_input_is_one_line() {
         (&object, "LTO object"),
     ];
     for (bytes, want) in cases {
-        let error = Image::parse(bytes, "some/file").and_then(|image| rules::scan(&image, None, None)).unwrap_err();
+        let error = Image::parse(bytes, "some/file")
+            .and_then(|image| rules::scan(&image, None, &rules::Ask::default()))
+            .unwrap_err();
         let text = error.to_string();
         assert!(text.contains(want) && text.contains("some/file") && !text.contains('\n'), "{want}: {text}");
         assert_eq!(error.exit(), straddle::error::Exit::Input);
@@ -388,7 +390,7 @@ fn bad_input_is_one_line() {
     let bytes = std::fs::read(&stripped).unwrap();
     let image = Image::parse(&bytes, "stripped").unwrap();
     assert_eq!(image.symbols_from, SymbolsFrom::Dynsym);
-    match rules::scan(&image, None, None) {
+    match rules::scan(&image, None, &rules::Ask::default()) {
         Ok(scan) => assert!(scan.totals.counts.objects < 3),
         Err(error) => assert!(error.to_string().contains("no symbols (stripped)"), "{error}"),
     }
@@ -448,7 +450,7 @@ proptest! {
         }
         for bytes in [&bytes[..], &bytes[..cut]] {
             if let Ok(image) = Image::parse(bytes, "damaged") {
-                let _ = rules::scan(&image, None, None);
+                let _ = rules::scan(&image, None, &rules::Ask::default());
                 let whole = Image::parse(sample(), "whole").unwrap();
                 let _ = straddle::diff::diff(&whole, &image, None);
             }
