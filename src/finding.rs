@@ -66,7 +66,7 @@ pub struct Sensitivity {
     pub of: u64,
     /// Places at which it lies on two lines though it fits one.
     pub straddles: u64,
-    /// Places at which it is on a line with something contended; one that is contended itself, with one of the others.
+    /// Places at which it is on a line with something contended, or with one of the finding's others.
     pub meets: u64,
     /// Places at which it does either.
     pub either: u64,

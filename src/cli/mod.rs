@@ -6,9 +6,11 @@ pub mod capture;
 pub mod config;
 pub mod diff;
 pub mod format;
+mod pool;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod type_view;
 pub mod types;
 pub mod variants;
 pub mod verdict;
@@ -40,7 +42,7 @@ struct Cli {
 enum Command {
     Triage(triage::TriageArgs),
     Scan(scan::ScanArgs),
-    Type(types::TypeArgs),
+    Type(type_view::TypeArgs),
     Diff(diff::DiffArgs),
     Capture(capture::CaptureArgs),
     Variants(variants::VariantsArgs),
@@ -79,7 +81,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
     match &cli.command {
         Command::Triage(args) => triage::run(args, cli.quiet, out),
         Command::Scan(args) => scan::run(args, out),
-        Command::Type(args) => types::run(args, out),
+        Command::Type(args) => type_view::run(args, out),
         Command::Diff(args) => diff::run(args, out),
         Command::Capture(args) => capture::run(args, out),
         Command::Variants(args) => variants::run(args, cli.quiet, out),

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use super::config;
 use super::format::Format;
+use super::pool::pool;
+use super::types::TypesArgs;
 use crate::error::{Exit, Result};
 use crate::image::Image;
 use crate::rules::{Ask, Names};
-use crate::types::DebugSections;
 use crate::units::LineSize;
 use crate::{open, report, rules};
 
@@ -40,6 +41,11 @@ pub struct ViewArgs {
     #[arg(long, value_name = "LIST")]
     #[arg(help = "Only these objects and types: names and globs with commas between, or a file of them")]
     pub hot: Option<String>,
+    #[command(flatten)]
+    pub types: TypesArgs,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help = "Threads that read debug information [default: one a CPU]")]
+    pub jobs: Option<u16>,
     #[arg(long, value_name = "FILE", help = "What is allowed on purpose (default: straddle.toml, where there is one)")]
     pub rules: Option<PathBuf>,
 }
@@ -70,9 +76,10 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     };
     let bytes = open::map(&args.image)?;
     let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let debug = DebugSections::of(&image);
-    let types = debug.as_ref().map(DebugSections::read);
-    let scan = rules::scan(&image, types.as_ref(), &ask)?;
+    let files = args.view.types.open()?;
+    let source = files.source(&image)?;
+    let types = pool(args.view.jobs)?.install(|| source.read(&image))?;
+    let scan = rules::scan(&image, Some(&types), &ask)?;
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

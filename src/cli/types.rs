@@ -1,69 +1,77 @@
-//! `straddle type IMAGE [NAME]`.
+//! Where types come from: flags of every command that looks into an image.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::config;
-use super::format::Format;
-use super::scan::ViewArgs;
-use crate::error::{Exit, Result};
+use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::rules::types::{TypeAsk, types};
-use crate::types::DebugSections;
-use crate::units::Align;
-use crate::{open, report};
+use crate::open::{self, Bytes};
+use crate::types::{Files, Source, Want};
 
-/// A type, flattened, member by member, on its lines.
-#[derive(Clone, Debug, clap::Args)]
-pub struct TypeArgs {
-    /// An ELF file with type information
-    pub image: PathBuf,
-    #[arg(
-        help = "A type, a glob, or a member: mm_struct, '*_sock', mem_cgroup.events[10] (default: all with findings)"
-    )]
-    pub name: Option<String>,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
-    #[command(flatten)]
-    pub view: ViewArgs,
-    #[arg(long, value_name = "PHASE", help = "Assume that objects begin so many bytes behind the start of a line")]
-    pub at: Option<u32>,
-    #[arg(long, value_name = "BYTES", value_parser = align, conflicts_with = "at")]
-    #[arg(
-        help = "Assume that objects are aligned so (default: 8 in a kernel, two words in a program, or what the type needs)"
-    )]
-    pub align: Option<Align>,
-    #[arg(long, help = "Every member, type and finding, not only the first (JSON is never cut)")]
-    pub all: bool,
+/// The tier of type information, and files for it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TypesArgs {
+    #[arg(long = "types", value_enum, default_value_t, value_name = "TIER")]
+    #[arg(help = "auto: DWARF where the image has it, else BTF, else none; none: symbols alone, the fastest")]
+    pub tier: Tier,
+    #[arg(long, value_name = "FILE")]
+    #[arg(help = "Take types from this BTF, raw or in an ELF file: /sys/kernel/btf/vmlinux")]
+    pub btf: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    #[arg(help = "The kernel whose BTF a module's continues: its vmlinux, or /sys/kernel/btf/vmlinux")]
+    pub base_btf: Option<PathBuf>,
 }
 
-/// Lays out and writes; nothing is written when the image cannot be read.
-pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("type", &[Format::Table, Format::Json, Format::Markdown])?;
-    let allow = config::allowed(args.view.rules.as_deref())?;
-    let hot = args.view.hot()?;
-    let ask = TypeAsk {
-        line: args.view.line,
-        double_line: args.view.double_cl,
-        name: args.name.as_deref(),
-        at: args.at,
-        align: args.align,
-        hot: hot.as_ref(),
-        allow: &allow,
-    };
-    let bytes = open::map(&args.image)?;
-    let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let debug = DebugSections::of(&image);
-    let known = debug.as_ref().map(DebugSections::read);
-    let report = types(&image, known.as_ref(), &ask)?;
-    // A glob asks which types there are; a name, what one is made of.
-    let list = args.name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
-    args.format.write(&report, || report::types::page(&report, list, args.all), out)?;
-    Ok(Exit::Done)
+/// `--types`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tier {
+    #[default]
+    Auto,
+    Dwarf,
+    Btf,
+    None,
 }
 
-/// For clap: a power of two.
-fn align(text: &str) -> std::result::Result<Align, String> {
-    let bytes = text.parse().ok().filter(|b| (1..=1 << 20).contains(b));
-    bytes.and_then(Align::new).ok_or_else(|| "a power of two, in bytes".to_string())
+/// The files, opened; kept alive while types borrow from them.
+#[derive(Debug)]
+pub struct Opened {
+    want: Want,
+    btf: Option<(Bytes, String)>,
+    base: Option<(Bytes, String)>,
+}
+
+impl TypesArgs {
+    /// # Errors
+    /// When a file cannot be read, or is named together with a tier that does not use it.
+    pub fn open(&self) -> Result<Opened> {
+        let unused = [("--btf", &self.btf), ("--base-btf", &self.base_btf)];
+        let unused = unused.iter().find(|(_, file)| file.is_some());
+        let want = match self.tier {
+            Tier::Auto => Want::Auto,
+            Tier::Dwarf => Want::Dwarf,
+            Tier::Btf => Want::Btf,
+            Tier::None => Want::Names,
+        };
+        if let (Want::Dwarf | Want::Names, Some((flag, _))) = (want, unused) {
+            let tier = if want == Want::Dwarf { "dwarf" } else { "none" };
+            let problem = format!("{flag} and --types {tier} exclude each other");
+            return Err(Error::input("reading the command line", problem).hint("--types btf"));
+        }
+        let file = |path: &Option<PathBuf>| path.as_deref().map(named).transpose();
+        Ok(Opened { want, btf: file(&self.btf)?, base: file(&self.base_btf)? })
+    }
+}
+
+fn named(path: &Path) -> Result<(Bytes, String)> {
+    Ok((open::map(path)?, path.display().to_string()))
+}
+
+impl Opened {
+    /// # Errors
+    /// As [`Source::of`].
+    pub fn source<'a>(&'a self, image: &Image<'a>) -> Result<Source<'a>> {
+        fn file(opened: &Option<(Bytes, String)>) -> Option<(&[u8], &str)> {
+            opened.as_ref().map(|(bytes, name)| (&**bytes, name.as_str()))
+        }
+        Source::of(image, self.want, Files { btf: file(&self.btf), base: file(&self.base) })
+    }
 }

@@ -1,6 +1,7 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Finding, Sensitivity, Subject};
+use crate::image::TypesFrom;
 use crate::rules::{LineMap, Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
@@ -32,8 +33,12 @@ pub fn page(scan: &Scan, all: bool) -> Page {
                 "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
                  not known."
             }
-            Some(_) => {
+            Some(TypesFrom::Dwarf) => {
                 "Known from symbols and from types (locks, atomics, what is volatile); who reads and writes is not known."
+            }
+            Some(TypesFrom::Btf) => {
+                "Known from symbols, and from types (of BTF: no alignment, no lines, few variables) in \
+                 shared-elements; who reads and writes is not known."
             }
         };
         page.notes.push(known.to_string());
@@ -230,8 +235,8 @@ pub(super) fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Evidence, Severity};
-    use crate::image::{Class, Facts, Kind, SymbolsFrom, TypesFrom};
+    use crate::finding::{Alternative, Evidence, Severity};
+    use crate::image::{Class, Facts, Kind, SymbolsFrom};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};
     use crate::units::{Addr, Phase};
@@ -277,7 +282,18 @@ mod tests {
             totals: Totals { counts, classes: [("bss", 3)].into() },
             sections: vec![SectionCounts { name: ".bss".to_string(), index: 24, counts }],
             findings: vec![
-                finding("shared-elements", reads, Vec::new(), "an aligned start does not separate them", 448),
+                Finding {
+                    sensitivity: Some(Sensitivity { of: 8, straddles: 7, meets: 1, either: 7 }),
+                    alternatives: [(512, 8), (1024, 16)]
+                        .map(|(size, lines)| Alternative {
+                            advice: format!("aligned({})", size / 8),
+                            size,
+                            lines,
+                            cost_bytes: size - 64,
+                        })
+                        .into(),
+                    ..finding("shared-elements", reads, Vec::new(), "an aligned start does not separate them", 448)
+                },
                 finding("shared-tail", lock, vec![stats], "tail line still shared with stats", 24),
             ],
             maps: Vec::new(),

@@ -19,7 +19,7 @@ pub(super) fn find(seen: &Seen<'_, '_>, ranked: &mut Vec<Ranked>) {
         if !(typed || named) {
             continue;
         }
-        let Some(sensitivity) = seen.sensitivity(index, object.span).filter(|s| s.either > 0) else { continue };
+        let Some(sensitivity) = seen.sensitivity(index, object.span, &[]).filter(|s| s.either > 0) else { continue };
         let Some(subject) = seen.subject(index) else { continue };
         let line = seen.lines.line.bytes();
         let align = if sensitivity.meets > 0 { line } else { object.span.size.next_power_of_two().min(line) };

@@ -17,10 +17,10 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::finding::{Finding, Sensitivity, Share, Subject};
-use crate::image::{Facts, Image};
+use crate::image::{Facts, Image, TypesFrom};
 use crate::layout::{Counts, Lines, sensitivity};
 use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
-use crate::types::{Contention, DebugSections, Field, TypeId, TypeTable, Types};
+use crate::types::{Contention, Field, TypeId, TypeTable, Types};
 use crate::units::{Addr, Align, LineSize, Span};
 
 pub use map::LineMap;
@@ -176,7 +176,7 @@ fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u
     }
     for r in &mut ranked {
         let span = Span { start: r.finding.subject.address, size: r.finding.subject.size };
-        r.finding.sensitivity = seen.sensitivity(r.index, span);
+        r.finding.sensitivity = seen.sensitivity(r.index, span, &r.finding.others);
     }
     ranked.sort_by(|a, b| {
         let key = |r: &Ranked| (r.finding.severity, std::cmp::Reverse(r.weight));
@@ -244,15 +244,17 @@ impl<'s, 'i> Seen<'s, 'i> {
         let table = types.map(|t| &t.table);
         let mut seen = Seen { image, lines, table, declared: Vec::new(), pieces: Vec::new() };
         let mut unusable = BTreeMap::new();
-        match types {
-            Some(types) => {
-                (seen.declared, unusable) = declared(&lines.objects, image, types);
-                unusable.extend(&types.skipped);
+        if let Some(types) = types {
+            (seen.declared, unusable) = declared(&lines.objects, image, types);
+            unusable.extend(&types.skipped);
+            if types.from == Some(TypesFrom::Btf) {
+                let untold =
+                    lines.objects.iter().zip(&seen.declared).filter(|(o, d)| o.class.writable() && d.is_none());
+                unusable.insert(
+                    "objects whose type BTF does not tell: few of its variables are named",
+                    untold.count() as u64,
+                );
             }
-            None if DebugSections::present(image) => {
-                unusable.insert(DebugSections::UNREAD, 1);
-            }
-            None => {}
         }
         seen.pieces =
             (0u32..).zip(&lines.objects).take(seen.declared.len()).map(|(i, o)| seen.find_pieces(i, o)).collect();
@@ -296,11 +298,12 @@ impl<'s, 'i> Seen<'s, 'i> {
     }
 
     /// Over all shifts of what is upstream in its section, the share at which a span of an object straddles or meets
-    /// another object that is contended. `None` for what every thread has at a place of its own.
-    fn sensitivity(&self, index: u32, span: Span) -> Option<Sensitivity> {
+    /// another object that is contended, or one of `others`. `None` for what every thread has at a place of its own.
+    fn sensitivity(&self, index: u32, span: Span, others: &[Subject]) -> Option<Sensitivity> {
         let object = self.lines.object(index).filter(|o| o.space != Space::Thread)?;
-        let contended =
+        let mut contended =
             if object.class == Class::PerCpu { Vec::new() } else { self.contended_near(index, object, span) };
+        contended.extend(others.iter().map(|o| Span { start: o.address, size: o.size }));
         Some(sensitivity(span, &contended, self.step(index, object), self.lines.line))
     }
 

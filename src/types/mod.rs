@@ -1,13 +1,15 @@
 //! Types: Image → [`Types`], which variables an image declares and how their types are laid out, as its debug
-//! information says. Names borrow from it; nothing is copied.
+//! information says, DWARF or BTF. Names borrow from it; nothing is copied.
 //!
-//! Only what a variable at a fixed address contains is read: what it points to is named, not followed. A kernel's debug
-//! information is hundreds of megabytes, and the types of its variables are a small part of it.
+//! Of DWARF only what a variable at a fixed address contains is read: what it points to is named, not followed. A
+//! kernel's is hundreds of megabytes, and the types of its variables are a small part of it. Of BTF every type is read.
 
+mod btf;
 mod contended;
 mod dwarf;
 mod flatten;
 mod rows;
+mod source;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +19,12 @@ use serde::Serialize;
 use crate::image::TypesFrom;
 use crate::units::Addr;
 
+pub use btf::Btf;
 pub use contended::Contention;
 pub use dwarf::DebugSections;
 pub use flatten::Field;
 pub use rows::{Row, Rows};
+pub use source::{Files, Source, Want};
 
 /// What debug information declares.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ const CRATES: [(&str, &[&str]); 6] = [
     ("goblin", &["variant/verify"]),
     ("tabled", &["report/table.rs"]),
     // A campaign runs one thing at a time: a second thread beside it would be measured.
-    ("rayon", &["cli/triage", "cli/variants", "link", "types", "verdict/calibration.rs"]),
+    ("rayon", &["cli/pool.rs", "cli/triage", "cli/variants", "link", "types", "verdict/calibration.rs"]),
     ("gimli", &["types/dwarf"]),
     ("clap", &["cli", "main.rs"]),
     ("libc::ptrace", &["link"]),

@@ -12,7 +12,7 @@ use straddle::open::Bytes;
 use straddle::types::{Contention, DebugSections, Field, Types, Variable};
 
 /// Compiles with any compiler; `None` when it is not there.
-fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+pub fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), source).unwrap();
     let (program, arguments) = compiler.split_first().unwrap();
@@ -23,7 +23,7 @@ fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::Tem
     Some((folder, path))
 }
 
-fn open(path: &Path) -> Bytes {
+pub fn open(path: &Path) -> Bytes {
     straddle::open::map(path).unwrap()
 }
 
@@ -79,7 +79,7 @@ fn check(path: &Path, wanted: &[&str]) {
     }
 }
 
-const C: &str = r"
+pub const C: &str = r"
     typedef unsigned long word;
     struct lock { int owner; char held; };
     typedef struct lock lock_t;

@@ -102,7 +102,8 @@ fn holder(place: &Place<'_, '_>, at: usize) -> Option<usize> {
 }
 
 fn shared(place: &Place<'_, '_>, marks: &[Mark], piece: usize, met: &[(Why, usize, Share)]) -> Option<(u32, Finding)> {
-    let (why, first, share) = met.iter().copied().max_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp_exact(b.2)))?;
+    let (why, first, share) =
+        met.iter().copied().max_by(|a, b| b.0.cmp(&a.0).then(a.2.cmp_exact(b.2)).then(b.1.cmp(&a.1)))?;
     let how = |at: usize| marks.get(at).and_then(|m| m.piece);
     let weak = |at: usize| how(at) == Some(Contention::Volatile);
     let always = share.at == share.of;
@@ -167,7 +168,7 @@ fn alternatives(place: &Place<'_, '_>, a: usize, b: usize) -> Vec<Alternative> {
 
 fn adjacent(place: &Place<'_, '_>, piece: usize, paired: &[(usize, Share)]) -> Option<(u32, Finding)> {
     let row = place.rows.list.get(piece)?;
-    let (first, share) = paired.iter().copied().max_by(|a, b| a.1.cmp_exact(b.1))?;
+    let (first, share) = paired.iter().copied().max_by(|a, b| a.1.cmp_exact(b.1).then(b.0.cmp(&a.0)))?;
     let at = if share.at == share.of { String::new() } else { format!(", at {} of {} bases", share.at, share.of) };
     let others = paired.iter().filter_map(|(at, _)| Some(subject(place, &place.rows.list.get(*at)?.field)));
     let pair = 2 * place.line.bytes();

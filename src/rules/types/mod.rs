@@ -106,15 +106,15 @@ const MOST: usize = 1 << 20;
 ///
 /// # Errors
 /// When the image has no types, or none of that name.
-pub fn types(image: &Image<'_>, types: Option<&Types<'_>>, ask: &TypeAsk<'_>) -> Result<TypeReport> {
+pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<TypeReport> {
     let doing = || match ask.name {
         Some(name) => format!("looking for the type `{name}` in {}", image.path),
         None => format!("reading the types of {}", image.path),
     };
-    let known = types.filter(|t| !t.table.is_empty());
-    let types = known.ok_or_else(|| {
-        Error::input(doing(), "it has no type information").hint("build it with -g, or name the file that has it")
-    })?;
+    if types.table.is_empty() {
+        let error = Error::input(doing(), "it has no type information");
+        return Err(error.hint("build it with -g, or --btf FILE"));
+    }
     let line = ask.line.unwrap_or_else(|| image.line_size());
     if let Some(at) = ask.at.filter(|at| u64::from(*at) >= 2 * line.bytes()) {
         let problem = format!("no base has phase {at}: two lines are {} bytes", 2 * line.bytes());

@@ -1,15 +1,15 @@
-//! Another order of a struct's members that leaves fewer holes. What its author placed on purpose stays so: pads keep
-//! their offset, what is aligned to a line keeps its alignment, groups keep their members and the phase of their line, and
-//! nothing crosses any of them. The first member stays first (it may be a base that is cast to), an array without
-//! length last.
+//! Another order of a struct's members that leaves fewer holes, such that a compiler lays it out just so. What its author
+//! placed on purpose stays: up to the last pad, group or bit field nothing moves (to pack what is before a pad would only
+//! widen the hole in front of it), and nothing crosses what is aligned to a line. The first member stays first (it may be a
+//! base that is cast to), an array without length last.
 
-/// Members that keep their distances: one, or the bit fields of a unit, or a group.
+/// One member, or some that keep their distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// In bytes; where it lies now.
     pub(super) offset: u64,
     pub(super) size: u64,
-    /// In bytes. It may lie wherever the offset leaves the same rest by it as now.
+    /// In bytes; `offset` is a multiple of it.
     pub(super) align: u64,
     pub(super) fence: Fence,
 }
@@ -20,16 +20,14 @@ pub(super) enum Fence {
     Open,
     /// Nothing crosses it, but it may come closer to what is before it.
     Slides,
-    /// Stays at its offset.
+    /// Stays at its offset, and so does all that is before it.
     Stays,
 }
 
 impl Block {
     /// The first offset from `at` on that suits it.
     fn from(&self, at: u64) -> u64 {
-        let (align, rest) = (self.align.max(1), self.offset % self.align.max(1));
-        let ahead = (align + rest - at % align) % align;
-        at.saturating_add(ahead)
+        at.checked_next_multiple_of(self.align.max(1)).unwrap_or(u64::MAX)
     }
 }
 
@@ -37,21 +35,17 @@ impl Block {
 /// none is found that is smaller than `size`. `align` is the whole's.
 pub(super) fn reorder(blocks: &[Block], size: u64, align: u64) -> Option<(Vec<u64>, u64)> {
     let mut offsets: Vec<u64> = blocks.iter().map(|b| b.offset).collect();
-    let mut end = 0u64;
+    let kept = blocks.iter().rposition(|b| b.fence == Fence::Stays).unwrap_or(0);
+    let mut end = blocks.get(kept).map(|b| b.offset.saturating_add(b.size))?;
     let mut open: Vec<usize> = Vec::new();
-    for (at, block) in blocks.iter().enumerate() {
-        if block.fence == Fence::Open && at > 0 {
+    for (at, block) in blocks.iter().enumerate().skip(kept + 1) {
+        if block.fence == Fence::Open {
             open.push(at);
             continue;
         }
         end = place(blocks, &std::mem::take(&mut open), end, &mut offsets);
-        let offset = if block.fence == Fence::Stays { block.offset } else { block.from(end) };
-        // Cannot be: an order that is kept never grows.
-        if offset < end {
-            return None;
-        }
-        *offsets.get_mut(at)? = offset;
-        end = offset.saturating_add(block.size);
+        *offsets.get_mut(at)? = block.from(end);
+        end = block.from(end).saturating_add(block.size);
     }
     end = place(blocks, &open, end, &mut offsets);
     let whole = end.checked_next_multiple_of(align.max(1))?;
@@ -159,9 +153,17 @@ mod tests {
             spans.sort_unstable();
             prop_assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0), "overlap: {:?}", spans);
             prop_assert!(spans.iter().all(|s| s.1 <= after));
+            // In the new order, a compiler puts each member at the first place that suits it.
+            let mut order: Vec<usize> = (0..blocks.len()).collect();
+            order.sort_by_key(|at| (offsets[*at], offsets[*at] + blocks[*at].size, *at));
+            let mut end = 0u64;
+            for at in order {
+                prop_assert_eq!(offsets[at], end.next_multiple_of(blocks[at].align));
+                end = offsets[at] + blocks[at].size;
+            }
             for (at, (block, offset)) in blocks.iter().zip(&offsets).enumerate() {
                 prop_assert_eq!(offset % block.align, 0);
-                if block.fence == Fence::Stays {
+                if blocks[at..].iter().any(|b| b.fence == Fence::Stays) {
                     prop_assert_eq!(*offset, block.offset);
                 }
                 if block.fence != Fence::Open {

@@ -63,12 +63,12 @@ pub(super) fn suggest(place: &Place<'_, '_>, size: u64, align: u64, scalar: u64)
     })
 }
 
-/// Blocks by offset, and the block of each member. `None` where members overlap or their sizes are not known.
+/// Blocks by offset, and the block of each member. `None` where members overlap, are packed, or their sizes are not known.
 fn blocks(place: &Place<'_, '_>, members: &[&Member<'_>], scalar: u64) -> Option<(Vec<Block>, Vec<usize>)> {
     let (table, line) = (place.table, place.line.bytes());
     let mut blocks: Vec<Block> = Vec::new();
     let mut of = Vec::with_capacity(members.len());
-    let mut group = false;
+    let (mut group, mut bits) = (false, false);
     for (at, member) in members.iter().enumerate() {
         let name = member.name.unwrap_or_default();
         let last = at + 1 == members.len();
@@ -77,38 +77,30 @@ fn blocks(place: &Place<'_, '_>, members: &[&Member<'_>], scalar: u64) -> Option
             None if last => 0,
             None => return None,
         };
-        let needs = table.natural_align(member.type_id, scalar).max(member.align.unwrap_or(1));
-        let asked = table.asked_align(member.align, member.type_id).unwrap_or(1);
         let end = member.offset.checked_add(size)?;
         let begins = group_begun(name).is_some();
-        let previous = blocks.last_mut();
-        // Bit fields of one unit, and all of a group, keep their distances.
-        let bits = member.bits.is_some()
-            && at.checked_sub(1).and_then(|i| members.get(i)).is_some_and(|before| before.bits.is_some());
-        match previous.filter(|_| group || bits) {
-            Some(block) => {
-                block.size = block.size.max(end - block.offset);
-                block.align = block.align.max(needs);
+        // All of a group, and bit fields side by side, are one block.
+        if group || (bits && member.bits.is_some()) {
+            let block = blocks.last_mut()?;
+            block.size = block.size.max(end - block.offset);
+        } else {
+            let needs = table.natural_align(member.type_id, scalar).max(member.align.unwrap_or(1));
+            let asked = table.asked_align(member.align, member.type_id).unwrap_or(1);
+            let stays = begins || member.bits.is_some() || is_pad(table, name, member.type_id);
+            let slides = asked >= line || (last && flexible(table, member)) || is_base(table, member);
+            let fence = match (stays, slides) {
+                (true, _) => Fence::Stays,
+                (false, true) => Fence::Slides,
+                (false, false) => Fence::Open,
+            };
+            let packed = !stays && member.offset % needs.max(1) != 0;
+            if packed || blocks.last().is_some_and(|b| member.offset < b.offset + b.size) {
+                return None;
             }
-            None => {
-                let fence = match () {
-                    () if is_pad(table, name, member.type_id) => Fence::Stays,
-                    () if begins || asked >= line || (last && flexible(table, member)) || is_base(table, member) => {
-                        Fence::Slides
-                    }
-                    () => Fence::Open,
-                };
-                // A packed member lies where its type's alignment would not let it.
-                let rest = if member.offset == 0 { u64::MAX } else { 1 << member.offset.trailing_zeros() };
-                let align = if member.bits.is_some() { needs } else { needs.min(rest) };
-                let align = if begins { line.max(needs) } else { align };
-                if blocks.last().is_some_and(|b| member.offset < b.offset + b.size) {
-                    return None;
-                }
-                blocks.push(Block { offset: member.offset, size, align, fence });
-            }
+            blocks.push(Block { offset: member.offset, size, align: needs, fence });
         }
         group = (group || begins) && group_ended(name).is_none();
+        bits = member.bits.is_some();
         of.push(blocks.len() - 1);
     }
     Some((blocks, of))

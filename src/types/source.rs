@@ -1,0 +1,110 @@
+//! Which tier of type information an image is read with: DWARF where it is there, else BTF, else names only.
+
+use std::collections::BTreeMap;
+
+use super::{Btf, DebugSections, Types};
+use crate::error::{Error, Result};
+use crate::image::Image;
+
+/// What the user asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Want {
+    /// The most that is there: DWARF knows the variables, BTF only the types.
+    #[default]
+    Auto,
+    Dwarf,
+    Btf,
+    /// Symbols alone, the fastest.
+    Names,
+}
+
+/// Type information that was found and is not read yet; keeps alive what types borrow from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    Dwarf(Box<DebugSections<'a>>),
+    Btf {
+        own: Box<Btf<'a>>,
+        base: Option<Box<Btf<'a>>>,
+    },
+    /// Names only, and why, by reason.
+    Names(BTreeMap<&'static str, u64>),
+}
+
+/// Files that hold BTF beside the image, raw or as ELF: content, and name for messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files<'a> {
+    /// Instead of the image's own section.
+    pub btf: Option<(&'a [u8], &'a str)>,
+    /// Which a module's continues.
+    pub base: Option<(&'a [u8], &'a str)>,
+}
+
+impl<'a> Source<'a> {
+    /// # Errors
+    /// When a tier that was asked for (by name, or with a file of its own) is not there or cannot be used. What
+    /// [`Want::Auto`] cannot use by itself becomes a reason instead.
+    pub fn of(image: &Image<'a>, want: Want, files: Files<'a>) -> Result<Source<'a>> {
+        let given = files.btf.is_some() || files.base.is_some();
+        match want {
+            Want::Names => Ok(Source::Names(BTreeMap::new())),
+            Want::Dwarf => dwarf(image).ok_or_else(|| no_dwarf(image)),
+            Want::Btf => btf(image, files),
+            Want::Auto => match files.btf.is_none().then(|| dwarf(image)).flatten() {
+                Some(source) => Ok(source),
+                None if given => btf(image, files),
+                None => Ok(btf_or_names(image)),
+            },
+        }
+    }
+
+    /// Reads it; variables are those of the same image.
+    ///
+    /// # Errors
+    /// When BTF does not fit its base.
+    pub fn read(&self, image: &Image<'_>) -> Result<Types<'_>> {
+        match self {
+            Source::Dwarf(sections) => Ok(sections.read()),
+            Source::Btf { own, base } => own.types(base.as_deref(), Some(image)),
+            Source::Names(skipped) => Ok(Types { skipped: skipped.clone(), ..Types::default() }),
+        }
+    }
+}
+
+fn dwarf<'a>(image: &Image<'a>) -> Option<Source<'a>> {
+    DebugSections::of(image).map(|sections| Source::Dwarf(Box::new(sections)))
+}
+
+fn no_dwarf(image: &Image<'_>) -> Error {
+    let doing = format!("reading the types of {}", image.path);
+    if DebugSections::present(image) {
+        return Error::input(doing, DebugSections::UNREAD).hint("--types btf");
+    }
+    Error::input(doing, "there is no debug information (DWARF) in it").hint("build it with -g, or --types btf")
+}
+
+fn btf<'a>(image: &Image<'a>, files: Files<'a>) -> Result<Source<'a>> {
+    let (bytes, name) = files.btf.unwrap_or((image.bytes(), ""));
+    let own = Btf::parse(bytes, if name.is_empty() { &image.path } else { name })?;
+    let base = files.base.map(|(bytes, name)| Btf::parse(bytes, name)).transpose()?;
+    Ok(Source::Btf { own: Box::new(own), base: base.map(Box::new) })
+}
+
+fn btf_or_names<'a>(image: &Image<'a>) -> Source<'a> {
+    let mut skipped = BTreeMap::new();
+    if DebugSections::present(image) {
+        skipped.insert(DebugSections::UNREAD, 1);
+    }
+    if !Btf::present(image) {
+        return Source::Names(skipped);
+    }
+    match btf(image, Files::default()) {
+        Ok(Source::Btf { own, .. }) if own.needs_base() => {
+            skipped.insert("BTF not read: a module's continues the kernel's (--base-btf)", 1);
+        }
+        Ok(source) => return source,
+        Err(_) => {
+            skipped.insert("BTF not read: it is damaged (--types btf says how)", 1);
+        }
+    }
+    Source::Names(skipped)
+}
