@@ -98,11 +98,11 @@ const BEGIN: &str = "__cacheline_group_begin__";
 const END: &str = "__cacheline_group_end__";
 
 /// The name of the group that a member begins.
-pub(super) fn group_begun<'n>(name: &'n str) -> Option<&'n str> {
+pub(super) fn group_begun(name: &str) -> Option<&str> {
     name.strip_prefix(BEGIN)
 }
 
-pub(super) fn group_ended<'n>(name: &'n str) -> Option<&'n str> {
+pub(super) fn group_ended(name: &str) -> Option<&str> {
     name.strip_prefix(END)
 }
 
