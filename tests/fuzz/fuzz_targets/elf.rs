@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes, "fuzz") else { return };
     let debug = DebugSections::of(&image);
     let types = debug.as_ref().map(DebugSections::read);
-    let Ok(scan) = straddle::rules::scan(&image, types.as_ref(), None) else { return };
+    let Ok(scan) = straddle::rules::scan(&image, types.as_ref(), &Default::default()) else { return };
     let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut std::io::sink());
     // Against itself nothing can have changed.
     let diff = straddle::diff::diff(&image, &image, None).expect("what can be scanned can be compared");
