@@ -9,7 +9,7 @@ use straddle::finding::Finding;
 use straddle::image::{Image, SymbolsFrom, TypesFrom};
 use straddle::objects::Objects;
 use straddle::rules::{self, Scan};
-use straddle::types::{DebugSections, Files, Source, Want};
+use straddle::types::{Files, Source, Want};
 
 /// Compiles assembly or C; `arguments` after the source. The folder lives as long as the result.
 pub struct Built {
