@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::measure::record::Better;
+use crate::measure::workload::WORKERS;
 
 /// The file as written. Unknown keys are errors: a misspelt key must not be ignored in silence.
 #[derive(Debug, Default, Deserialize)]
@@ -32,16 +33,35 @@ struct Build {
 #[serde(deny_unknown_fields, default)]
 struct Run {
     command: Option<String>,
-    metric: Option<OneOrMany>,
-    better: Option<Better>,
+    metric: Option<OneOrMany<String>>,
+    better: Option<OneOrMany<Better>>,
     cpus: Option<String>,
+    workers: Option<OneOrMany<Count>>,
+    decides: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    fn list(self) -> Vec<T> {
+        match self {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+/// A worker count: `2`, or `"50%"` of the CPUs.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Count {
+    Number(u32),
+    Share(String),
 }
 
 /// What the command line says; `None` leaves the file's word.
@@ -54,8 +74,10 @@ pub struct Overrides {
     pub link: Option<String>,
     pub workload: Vec<String>,
     pub metric: Vec<String>,
-    pub better: Option<Better>,
+    pub better: Vec<Better>,
     pub cpus: Option<String>,
+    pub workers: Vec<String>,
+    pub decides: Option<u32>,
 }
 
 /// The two versions.
@@ -76,8 +98,13 @@ pub struct Case {
     pub workload: String,
     /// The first decides.
     pub metrics: Vec<String>,
-    pub better: Better,
+    /// One for all metrics, or one for each; empty: lower.
+    pub better: Vec<Better>,
     pub cpus: Option<String>,
+    /// The worker counts of a sweep, as they are written; empty: there is none.
+    pub workers: Vec<String>,
+    /// The worker count whose row decides alone.
+    pub decides: Option<u32>,
 }
 
 /// Resolves a case folder (or its `straddle.toml`, or the one in the current folder, or none) and the flags.
@@ -108,13 +135,36 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         shlex::try_join(flags.workload.iter().map(String::as_str))
             .map_err(|e| Error::input(doing(), format!("the workload cannot be quoted: {e}")))?
             .replace("'{bin}'", "{bin}")
+            .replace("'{workers}'", WORKERS)
     };
-    let metrics = match (flags.metric.is_empty(), file.run.metric) {
-        (false, _) => flags.metric.clone(),
-        (true, Some(OneOrMany::Many(list))) if !list.is_empty() => list,
-        (true, Some(OneOrMany::One(one))) => vec![one],
-        _ => vec!["wall".to_string()],
+    let or = |flag: &[String], file: Option<Vec<String>>| match flag {
+        [] => file.unwrap_or_default(),
+        flag => flag.to_vec(),
     };
+    let mut metrics = or(&flags.metric, file.run.metric.map(OneOrMany::list));
+    if metrics.is_empty() {
+        metrics.push("wall".to_string());
+    }
+    let counts = file.run.workers.map(|counts| {
+        let word = |count| match count {
+            Count::Number(n) => n.to_string(),
+            Count::Share(word) => word,
+        };
+        counts.list().into_iter().map(word).collect()
+    });
+    let workers = or(&flags.workers, counts);
+    match (workers.is_empty(), workload.contains(WORKERS)) {
+        (true, true) => {
+            return Err(missing("worker count for {workers}", "`workers = [1, 2]` under [run], or --workers 1,2"));
+        }
+        (false, false) => {
+            let problem = "worker counts are given, but the workload takes none";
+            return Err(
+                Error::input(doing(), problem).hint("put {workers} into the command: {bin} --threads {workers}")
+            );
+        }
+        _ => {}
+    }
     Ok(Case {
         name: name(case, &trees),
         trees,
@@ -122,8 +172,13 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         link: flags.link.clone().or(file.build.link).or_else(|| cargo?.link),
         workload,
         metrics,
-        better: flags.better.or(file.run.better).unwrap_or(Better::Lower),
+        better: match (flags.better.is_empty(), file.run.better) {
+            (true, Some(better)) => better.list(),
+            _ => flags.better.clone(),
+        },
         cpus: flags.cpus.clone().or(file.run.cpus),
+        workers,
+        decides: flags.decides.or(file.run.decides),
     })
 }
 
@@ -321,5 +376,34 @@ mod tests {
         let case = resolve(Some(&toml), &flags).unwrap();
         assert_eq!(case.workload, "{bin} 'a b'");
         assert_eq!(case.metrics, ["wall"]);
+        assert_eq!((case.workers.len(), case.better.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_sweep_is_read_and_must_reach_the_command() {
+        let tree = tempfile::tempdir().unwrap();
+        let flags = |workload: &[&str], workers: &[&str]| Overrides {
+            base: Some(tree.path().into()),
+            patched: Some(tree.path().into()),
+            build: Some("make".into()),
+            workload: workload.iter().map(|w| (*w).to_owned()).collect(),
+            workers: workers.iter().map(|w| (*w).to_owned()).collect(),
+            ..Overrides::default()
+        };
+        let toml = tree.path().join("straddle.toml");
+        let run = "[run]\ncommand = \"{bin} {workers}\"\nworkers = [1, \"50%\"]\ndecides = 1\nbetter = [\"higher\", \"lower\"]\n";
+        std::fs::write(&toml, run).unwrap();
+        let case = resolve(Some(&toml), &flags(&[], &[])).unwrap();
+        assert_eq!((case.workers, case.decides), (vec!["1".to_owned(), "50%".to_owned()], Some(1)));
+        assert_eq!(case.better, [Better::Higher, Better::Lower]);
+        let case = resolve(Some(&toml), &flags(&["{bin}", "-t", "{workers}"], &["4"])).unwrap();
+        assert_eq!((case.workload.as_str(), case.workers), ("{bin} -t {workers}", vec!["4".to_owned()]));
+        let says = |workload: &[&str], workers: &[&str], what: &str| {
+            std::fs::write(&toml, "").unwrap();
+            let error = resolve(Some(&toml), &flags(workload, workers)).unwrap_err().to_string();
+            assert!(error.contains(what) && error.lines().count() == 1, "{error}");
+        };
+        says(&["{bin}"], &["1", "2"], "the workload takes none");
+        says(&["{bin}", "{workers}"], &[], "no worker count for {workers}");
     }
 }
