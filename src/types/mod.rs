@@ -11,6 +11,7 @@ mod flatten;
 mod rows;
 mod source;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,6 +35,8 @@ pub struct Types<'d> {
     pub table: TypeTable<'d>,
     /// By section and address.
     pub variables: Vec<Variable<'d>>,
+    /// What was asked for by name, by name; several of one name differ.
+    pub definitions: Vec<Definition<'d>>,
     /// What could not be read, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
 }
@@ -65,6 +68,21 @@ pub struct Variable<'d> {
     pub align: Option<u64>,
     #[serde(rename = "type")]
     pub type_id: Option<TypeId>,
+}
+
+/// A struct, a class or a union, or a typedef of one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Definition<'d> {
+    /// With what it is written behind: `ns::Outer`.
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_id: TypeId,
+    /// The source file that was compiled, of the first of equal ones.
+    pub unit: Option<&'d str>,
+    pub file: Option<SourceFile<'d>>,
+    pub line: Option<u32>,
+    /// Equal definitions, itself too.
+    pub copies: u64,
 }
 
 /// Where a declaration stands.
@@ -102,6 +120,8 @@ pub struct TypeTable<'d> {
 pub struct Type<'d> {
     /// `None`: anonymous, or made of another type's name (`int *`, `char [8]`): see [`TypeTable::name`].
     pub name: Option<&'d str>,
+    /// What the name is written behind: `ns::Outer`.
+    pub scope: Option<Box<str>>,
     /// In bytes, where it is written down: [`TypeTable::size`] works out the others.
     pub size: Option<u64>,
     /// Asked for in the source, in bytes.
@@ -118,7 +138,7 @@ pub enum Kind<'d> {
     Function,
     /// And references. `to` is a name; `None` is `void` or a type that has no name.
     Pointer {
-        to: Option<&'d str>,
+        to: Option<Cow<'d, str>>,
     },
     /// And classes.
     Struct(Vec<Member<'d>>),
@@ -264,11 +284,13 @@ impl<'d> TypeTable<'d> {
     fn name_within(&self, id: TypeId, depth: usize) -> String {
         let (Some(depth), Some(own)) = (depth.checked_sub(1), self.get(id)) else { return "?".to_string() };
         if let Some(name) = own.name {
-            return name.chars().take(LONGEST_NAME + 1).collect();
+            let name = name.chars().take(LONGEST_NAME + 1);
+            let scope = own.scope.iter().flat_map(|scope| [scope, "::"]).flat_map(str::chars);
+            return scope.chain(name).collect();
         }
         match &own.kind {
             Kind::Pointer { to } => {
-                format!("{} *", to.unwrap_or("void").chars().take(LONGEST_NAME).collect::<String>())
+                format!("{} *", to.as_deref().unwrap_or("void").chars().take(LONGEST_NAME).collect::<String>())
             }
             Kind::Array { element, counts, .. } => {
                 let dimensions = counts.iter().map(|c| c.map_or_else(|| "[]".to_string(), |c| format!("[{c}]")));

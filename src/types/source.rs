@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Btf, DebugSections, Types};
+use super::{Alias, Btf, DebugSections, Definition, Kind, Type, TypeId, TypeTable, Types};
 use crate::error::{Error, Result};
 use crate::image::Image;
 
@@ -68,6 +68,42 @@ impl<'a> Source<'a> {
             Source::Names(skipped) => Ok(Types { skipped: skipped.clone(), ..Types::default() }),
         }
     }
+}
+
+impl Source<'_> {
+    /// Reads the structs, classes and unions of which `wanted` says yes to the name: [`Types::definitions`], and what
+    /// they contain.
+    ///
+    /// # Errors
+    /// When BTF does not fit its base.
+    pub fn read_named(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Types<'_>> {
+        match self {
+            Source::Dwarf(sections) => Ok(sections.read_named(wanted)),
+            Source::Btf { own, base } => {
+                let types = own.types(base.as_deref(), None)?;
+                Ok(Types { definitions: definitions(&types.table, wanted), ..types })
+            }
+            Source::Names(skipped) => Ok(Types { skipped: skipped.clone(), ..Types::default() }),
+        }
+    }
+}
+
+/// Of a table that has every type. A typedef is one where what it stands for has no name or is not wanted by its own.
+fn definitions<'d>(table: &TypeTable<'d>, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Definition<'d>> {
+    let is = |(id, own): &(TypeId, &Type<'d>)| {
+        let bare = table.bare(*id).filter(|b| matches!(b.kind, Kind::Struct(_) | Kind::Union(_)));
+        let alone = || bare.is_some_and(|b| b.name.is_none_or(|name| !wanted(name)));
+        let typedef = matches!(own.kind, Kind::Alias { how: Alias::Typedef, .. });
+        let itself = || bare.is_some_and(|b| std::ptr::eq(b, *own));
+        own.name.is_some_and(wanted) && if typedef { alone() } else { itself() }
+    };
+    let found = table.iter().filter(is).map(|(type_id, own)| {
+        let name = own.name.unwrap_or_default().to_string();
+        Definition { name, type_id, unit: None, file: None, line: None, copies: 1 }
+    });
+    let mut found: Vec<Definition<'d>> = found.collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
 }
 
 fn dwarf<'a>(image: &Image<'a>) -> Option<Source<'a>> {

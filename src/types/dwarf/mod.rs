@@ -5,11 +5,14 @@
 //! once. Nothing in a file may cost more than its size justifies: tables that overlap, entries that are read again and
 //! again and what expands too much are left out and counted.
 
+mod definitions;
 mod layout;
 mod lines;
 mod packages;
 mod relocate;
+mod scopes;
 mod sections;
+mod shape;
 mod units;
 mod variables;
 
@@ -17,7 +20,7 @@ use std::collections::BTreeMap;
 
 pub use sections::DebugSections;
 
-use super::{TypeTable, Types};
+use super::{Definition, TypeTable, Types};
 use crate::image::TypesFrom;
 
 /// How many of what were left out, by reason.
@@ -41,8 +44,8 @@ impl DebugSections<'_> {
     pub fn read(&self) -> Types<'_> {
         let mut skipped = self.skipped.clone();
         let dwarf = units::Dwarf::of(self, &mut skipped);
-        let found = variables::find(&dwarf, &mut skipped);
-        let mut builder = layout::Builder::new(&dwarf);
+        let (scopes, found) = variables::find(&dwarf, &mut skipped);
+        let mut builder = layout::Builder::new(&dwarf, scopes);
         let mut files = lines::Files::new(&dwarf);
         let mut variables = Vec::with_capacity(found.len());
         for at_address in found {
@@ -51,6 +54,24 @@ impl DebugSections<'_> {
         files.finish(&mut skipped);
         variables.sort_by_key(|v| (v.section, v.address));
         let list = builder.finish(&mut skipped);
-        Types { from: Some(TypesFrom::Dwarf), table: TypeTable { list }, variables, skipped }
+        let table = TypeTable { list };
+        Types { from: Some(TypesFrom::Dwarf), table, variables, definitions: Vec::new(), skipped }
+    }
+
+    /// Reads the structs, classes and unions of which `wanted` says yes to the name, alone or with what it is written
+    /// behind (`ns::Outer`), and what they contain. No variables.
+    #[must_use]
+    pub fn read_named(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Types<'_> {
+        let mut skipped = self.skipped.clone();
+        let dwarf = units::Dwarf::of(self, &mut skipped);
+        let (scopes, found) = definitions::find(&dwarf, wanted, &mut skipped);
+        let mut builder = layout::Builder::new(&dwarf, scopes);
+        let mut files = lines::Files::new(&dwarf);
+        let defined = found.into_iter().filter_map(|found| found.defined(&dwarf, &mut files, &mut builder));
+        let mut definitions: Vec<Definition<'_>> = defined.collect();
+        files.finish(&mut skipped);
+        definitions.sort_by(|a, b| a.name.cmp(&b.name).then(b.copies.cmp(&a.copies)));
+        let table = TypeTable { list: builder.finish(&mut skipped) };
+        Types { from: Some(TypesFrom::Dwarf), table, variables: Vec::new(), definitions, skipped }
     }
 }

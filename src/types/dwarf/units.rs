@@ -109,6 +109,7 @@ impl<'d> Dwarf<'d> {
         dwarf.add(split, skipped);
         dwarf.join(&halves, skipped);
         dwarf.count();
+        dwarf.import();
         dwarf
     }
 
@@ -205,6 +206,40 @@ impl<'d> Dwarf<'d> {
         }
     }
 
+    /// Finds the units of the supplement that are the image's: it is made for several files.
+    fn import(&mut self) {
+        let Some(shared) = self.supplement().and_then(|part| self.in_info.get(part)).cloned() else { return };
+        let own = |units: &[Unit<'_>]| (0..).zip(units).filter(|(_, u)| u.live).map(|(n, _)| n).collect::<Vec<u32>>();
+        let mut open = own(&self.units);
+        while let Some(number) = open.pop() {
+            for imported in self.imported(number).unwrap_or_default() {
+                let at = imported as usize;
+                if let Some(unit) = self.units.get_mut(at).filter(|u| shared.contains(&at) && !u.live) {
+                    unit.live = true;
+                    open.push(imported);
+                }
+            }
+        }
+    }
+
+    /// The units that one imports. dwz writes them before everything else.
+    fn imported(&self, number: u32) -> Option<Vec<u32>> {
+        let unit = self.unit(number)?;
+        let mut imported = Vec::new();
+        let mut entries = unit.header.entries_raw(&unit.abbreviations, None).ok()?;
+        let root = entries.read_abbreviation().ok()??;
+        entries.skip_attributes(checked(root.attributes())?).ok()?;
+        while let Ok(Some(entry)) = entries.read_abbreviation()
+            && entry.tag() == gimli::DW_TAG_imported_unit
+        {
+            for specification in checked(entry.attributes())? {
+                let value = entries.read_attribute(*specification).ok()?.value();
+                imported.extend(self.target(number, &value).map(|at| at.unit));
+            }
+        }
+        Some(imported)
+    }
+
     pub(super) fn unit(&self, number: u32) -> Option<&Unit<'d>> {
         self.units.get(number as usize)
     }
@@ -270,9 +305,22 @@ impl<'d> Dwarf<'d> {
         self.text(unit, &entry.attr_value(gimli::DW_AT_name)?)
     }
 
+    /// The name of what a pointer points to, through a few qualifiers, and the entry that has it.
+    pub(super) fn pointed(&self, mut at: At) -> Option<(At, &'d str)> {
+        for _ in 0..4 {
+            let target = self.entry(at)?;
+            if let Some(name) = self.name(at.unit, &target) {
+                return Some((at, name));
+            }
+            at = self.target(at.unit, &target.attr_value(gimli::DW_AT_type)?)?;
+        }
+        None
+    }
+
     /// The address that a location is, where it is one address and nothing else; and in a file that is not linked the
     /// section that it counts from, without which it is no place.
-    pub(super) fn place(&self, unit: &Unit<'d>, location: Expression<Slice<'d>>) -> Option<(Option<u32>, u64)> {
+    pub(super) fn place(&self, unit: u32, location: Expression<Slice<'d>>) -> Option<(Option<u32>, u64)> {
+        let unit = self.unit(unit)?;
         let mut operations = location.operations(unit.header.encoding());
         let (address, section) = match operations.next().ok()?? {
             Operation::Address { address } => {
