@@ -6,6 +6,7 @@ pub mod capture;
 pub mod config;
 pub mod diff;
 pub mod format;
+pub mod images;
 mod pool;
 pub mod progress;
 pub mod scan;

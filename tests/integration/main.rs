@@ -13,6 +13,7 @@ mod cases;
 mod cycle;
 mod diff;
 mod exit_codes;
+mod images;
 mod link;
 mod matrix;
 mod measure;
