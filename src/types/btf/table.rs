@@ -1,5 +1,6 @@
 //! Records → [`Type`]s. The type of number `n` is the `n`th of the table; number 0 is `void`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::raw::{Raw, Record, kind};
@@ -98,7 +99,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         let (size, kind) = match record.kind {
             kind::INT | kind::FLOAT => (size, Kind::Base),
             kind::ENUM | kind::ENUM64 => (size, Kind::Enum),
-            kind::PTR => (Some(pointer), Kind::Pointer { to: self.pointed(record.size_or_type) }),
+            kind::PTR => (Some(pointer), Kind::Pointer { to: self.pointed(record.size_or_type).map(Cow::Borrowed) }),
             kind::ARRAY => (None, self.array(record, shift, faults).unwrap_or(Kind::Unknown)),
             // A base that was distilled has none of the members.
             kind::STRUCT | kind::UNION if record.triples().len() == 0 && record.size_or_type > 0 => {
@@ -125,7 +126,8 @@ impl<'r, 'a> Reader<'r, 'a> {
                 | kind::FWD
                 | kind::TYPEDEF
         );
-        Type { name: if named { self.known_name(record.name, faults) } else { None }, size, align: None, kind }
+        let name = if named { self.known_name(record.name, faults) } else { None };
+        Type { name, scope: None, size, align: None, kind }
     }
 
     fn known_name(&self, offset: u32, faults: &mut Faults) -> Option<&'a str> {

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes, "fuzz") else { return };
     let source = Source::of(&image, Want::Auto, Files::default()).expect("what cannot be read becomes a reason");
     let Ok(types) = source.read(&image) else { return };
-    let Ok(scan) = straddle::rules::scan(&image, Some(&types), None) else { return };
+    let Ok(scan) = straddle::rules::scan(&image, Some(&types), &Default::default()) else { return };
     let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut std::io::sink());
     // Against itself nothing can have changed.
     let diff = straddle::diff::diff(&image, &image, None).expect("what can be scanned can be compared");

@@ -111,7 +111,7 @@ fn variables_are_placed_by_their_section() {
             assert_eq!(types.table.size(found.type_id.unwrap()), Some(symbol.size));
         }
         assert_eq!(types.variables.len(), 2);
-        let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
+        let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
         assert_eq!(scan.image.types_from, Some(TypesFrom::Btf));
         let found = scan.findings.iter().find(|f| f.rule == "straddle").expect("the locks lie on two lines");
         assert_eq!((found.subject.name.as_str(), found.subject.type_name.as_deref()), ("locks", Some("spinlock_t[3]")));
@@ -450,7 +450,7 @@ proptest! {
             let members: usize = types.table.levels(id).iter().map(Vec::len).sum();
             prop_assert!(members <= 4096 && types.table.name(id).chars().count() <= 201);
         }
-        let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
-        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, None).unwrap().totals.counts);
+        let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
+        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, &Default::default()).unwrap().totals.counts);
     }
 }
