@@ -4,12 +4,12 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-usage: scripts/compare-types.sh IMAGE [STRADDLE]
+usage: scripts/compare-types.sh [--base-btf KERNEL] IMAGE [STRADDLE]
 
 For every struct that `pahole -F btf` prints: its size, and the path, offset and size of every member, also inside of
 members whose type has no name; of bit fields the first bit and how many. Prints how many agree, and a row for each that
-does not ("MEMBER@BIT:OURS/THEIRS"); exits 1 if there is one. STRADDLE is the program to test (default:
-target/release/straddle).
+does not ("MEMBER@BIT:OURS/THEIRS"); exits 1 if there is one. KERNEL is that of a module. STRADDLE is the program to
+test (default: target/release/straddle).
 END
 }
 
@@ -17,6 +17,11 @@ case "${1:-}" in
 -h | --help) usage; exit 0 ;;
 "") usage >&2; exit 2 ;;
 esac
+ours=() theirs=()
+if [ "$1" = --base-btf ]; then
+    ours=("$1" "$2") theirs=(--btf_base "$2")
+    shift 2
+fi
 image=$1
 straddle=${2:-$(dirname "$0")/../target/release/straddle}
 work=$(mktemp -d)
@@ -24,7 +29,7 @@ trap 'rm -rf "$work"' EXIT INT TERM
 
 # serde_json writes one key a line: the indent says of what. Rows: "struct NAME DEFINITION SIZE", "member … PATH BIT SIZE".
 # A size is in bytes, or "bits N".
-"$straddle" type --types btf --format json "$image" '*' | awk '
+"$straddle" type --types btf "${ours[@]}" --format json "$image" '*' | awk '
     function value(  text) { text = $0; sub(/^[^:]*: /, "", text); sub(/,$/, "", text); gsub(/"/, "", text); return text }
     /^      "name": /   { name = value(); definition++ }
     /^      "size": /   { print "struct", name, definition, value() }
@@ -37,7 +42,7 @@ trap 'rm -rf "$work"' EXIT INT TERM
 ' >"$work/ours"
 
 # pahole writes C: a member without a type of its own holds its members between braces, its name behind them.
-pahole -F btf "$image" | awk '
+pahole "${theirs[@]}" -F btf "$image" | awk '
     function plain(text) { gsub(/__attribute__\(\([^)]*\)*/, "", text); sub(/[ \t]+$/, "", text); return text }
     function row(path, text,   at) {
         match(text, /\/\*[^*]*\*\/$/); at = substr(text, RSTART + 2, RLENGTH - 4)
