@@ -19,6 +19,7 @@ mod matrix;
 mod measure;
 mod resume;
 mod scan;
+mod sweep;
 mod tidy;
 mod type_view;
 mod types;
