@@ -34,11 +34,12 @@ pub struct ScanArgs {
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
     let bytes = open::map(&args.image)?;
-    let image = Image::parse(&bytes, &args.image.display().to_string())?;
+    let mut image = Image::parse(&bytes, &args.image.display().to_string())?;
     let files = args.types.open()?;
-    let source = files.source(&image)?;
+    let source = files.source(&mut image)?;
     let types = pool(args.jobs)?.install(|| source.read(&image))?;
-    let scan = rules::scan(&image, Some(&types), args.line)?;
+    let mut scan = rules::scan(&image, Some(&types), args.line).map_err(|e| files.explain(e))?;
+    scan.problems.extend(files.told());
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

@@ -3,6 +3,7 @@
 
 mod elf;
 mod guess;
+mod links;
 pub mod map;
 mod reloc;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::units::{Align, LineSize};
 
+pub use links::{DebugLink, Supplement};
 pub use reloc::{Field, Relocations, Target};
 
 /// A program, library, object file, kernel or kernel module, as its file describes it.
