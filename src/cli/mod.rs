@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
 pub mod capture;
+mod companions;
 pub mod config;
 pub mod diff;
 pub mod format;

@@ -74,12 +74,13 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         object: args.object.as_deref(),
         allow: &allow,
     };
-    let source = Source::open(&args.image)?;
-    let image = source.image()?;
     let files = args.view.types.of(&args.image).open()?;
-    let types = files.source(&image)?;
+    let source = Source::open(&args.image)?;
+    let mut image = source.image()?;
+    let types = files.source(&mut image)?;
     let types = pool(args.view.jobs)?.install(|| types.read(&image))?;
-    let scan = rules::scan(&image, Some(&types), &ask)?;
+    let mut scan = rules::scan(&image, Some(&types), &ask).map_err(|e| files.explain(e))?;
+    scan.problems.extend(files.told());
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

@@ -65,10 +65,11 @@ pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
     };
     let files = args.view.types.of(&image).open()?;
     let source = Source::open(&image)?;
-    let image = source.image()?;
-    let known = files.source(&image)?;
+    let mut image = source.image()?;
+    let known = files.source(&mut image)?;
     let known = pool(args.view.jobs)?.install(|| known.read(&image))?;
-    let report = types(&image, &known, &ask)?;
+    let mut report = types(&image, &known, &ask).map_err(|e| files.explain(e))?;
+    report.problems.extend(files.told());
     // A glob asks which types there are; a name, what one is made of.
     let list = name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
     args.format.write(&report, || report::types::page(&report, list, args.all), out)?;

@@ -5,6 +5,7 @@ mod arm64;
 mod elf;
 mod guess;
 mod kallsyms;
+mod links;
 mod listed;
 pub mod map;
 mod packed;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::units::{Align, LineSize};
 
+pub use links::{DebugLink, Supplement};
 pub use listed::{List, Listed};
 pub use packed::{LARGEST, Unpacked, unpack};
 pub use reloc::{Field, Relocations, Target};

@@ -26,7 +26,7 @@ pub fn declared<'t>(
     let found = objects.iter().map(|object| {
         let variable = variable_of(object, image, types)?;
         let type_id = variable.type_id.filter(|&id| fits(&types.table, id, object, image));
-        if variable.type_id.is_some() && type_id.is_none() {
+        if type_id.is_none() && variable.type_id.is_some_and(|id| types.table.size(id).is_some()) {
             *skipped.entry("types of another size than their symbol").or_insert(0) += 1;
         }
         Some(Declared { variable, type_id })

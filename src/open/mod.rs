@@ -4,6 +4,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the room that opens files")]
 
+pub mod companions;
+
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::ops::Deref;

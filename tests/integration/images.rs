@@ -52,7 +52,7 @@ fn tells_all(image: &Image<'_>, from: SymbolsFrom) {
     let found: Vec<_> = objects.list.iter().map(|o| (o.name, o.span.size, o.span.start.0 % 64, o.aliases)).collect();
     // The last reaches to the end of its section.
     let data = [("jiffies", 0x38, 0, 1), ("tasklist_lock", 16, 0x38, 0), ("nr_files", 0x38, 8, 0)];
-    assert_eq!(found[found.len() - 3..], data);
+    assert_eq!(found[found.len().saturating_sub(3)..], data);
     let functions = Objects::functions(image);
     assert_eq!(functions.list.iter().map(|o| (o.name, o.span.size)).collect::<Vec<_>>(), [("work", 16)]);
     let scan = scan(image);
