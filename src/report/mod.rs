@@ -7,5 +7,6 @@ pub mod page;
 pub mod scan;
 mod sweep;
 pub mod table;
+pub mod types;
 pub mod variants;
 pub mod verdict;

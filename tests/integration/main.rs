@@ -8,10 +8,12 @@
     reason = "tests open files, run compilers and stop at the first surprise"
 )]
 
+mod btf;
 mod cases;
 mod cycle;
 mod diff;
 mod exit_codes;
+mod images;
 mod link;
 mod matrix;
 mod measure;
@@ -19,6 +21,7 @@ mod resume;
 mod scan;
 mod sweep;
 mod tidy;
+mod type_view;
 mod types;
 mod variant;
 mod variants;

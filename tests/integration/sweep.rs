@@ -53,7 +53,8 @@ fn what_only_two_threads_show_is_found_and_the_record_says_it_again() {
     // Beside other tests the machine may never be quiet: then it says so.
     let answer = (v["verdict"].as_str().unwrap(), done.status.code());
     assert!([("code", Some(1)), ("inconclusive", Some(3))].contains(&answer), "{v:#}");
-    let rows: Vec<_> = v["rows"].as_array().unwrap().iter().map(|r| (r["workers"].as_u64(), r["decides"].as_bool())).collect();
+    let rows: Vec<_> =
+        v["rows"].as_array().unwrap().iter().map(|r| (r["workers"].as_u64(), r["decides"].as_bool())).collect();
     assert_eq!(rows, [(Some(1), Some(false)), (Some(2), Some(true)), (Some(1), Some(false)), (Some(2), Some(false))]);
     assert_eq!((&v["workers"], &v["rows"][1]["ratio"], &v["rows"][0]["ratio"]), (&2.into(), &1.5.into(), &1.0.into()));
 
@@ -73,5 +74,8 @@ fn what_only_two_threads_show_is_found_and_the_record_says_it_again() {
     assert_eq!(resumed.stdout, done.stdout, "{}", String::from_utf8_lossy(&resumed.stderr));
     let other = triage(world.path(), &["--workers", "1", "--resume"], &["{bin}", "{workers}"]);
     let error = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && error.contains("its list of worker counts is [1, 2], not [1]"), "{error}");
+    assert!(
+        other.status.code() == Some(2) && error.contains("its list of worker counts is [1, 2], not [1]"),
+        "{error}"
+    );
 }

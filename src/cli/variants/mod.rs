@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use self::folder::Folder;
 use self::jobs::{Job, Made};
 use super::format::Format;
+use super::pool::pool;
 use super::progress::Progress;
 use crate::error::{Error, Exit, Result};
 use crate::link::{Capture, Link};
@@ -238,8 +239,7 @@ fn side(
 
 /// Links at most as many at once as was asked for; an interruption is heard between two links.
 fn link(args: &VariantsArgs, sides: &[Side], jobs: &[Job], folder: &Folder, progress: &Progress) -> Result<Vec<Made>> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.jobs.unwrap_or(0).into()).build();
-    let pool = pool.map_err(|e| Error::machine("starting threads", e.to_string()))?;
+    let pool = pool(args.jobs)?;
     let (done, spent) = (AtomicUsize::new(0), AtomicU64::new(0));
     let linkers = || sides.iter().map(|s| s.link.linked_for()).sum::<Duration>();
     let before = linkers();
