@@ -71,6 +71,7 @@ seeds() {
     # The fuzz target's first byte says how the rest is used: 0, as it is.
     gcc -g -c -xc - -o "$at/elf/btf" <<<"${typed/_Atomic/const}"
     pahole -J "$at/elf/btf"
+    strip -g "$at/elf/btf"
     objcopy -O binary --only-section=.BTF --set-section-flags .BTF=alloc "$at/elf/btf" "$at/btf/raw"
     { printf '\0'; cat "$at/btf/raw"; } >"$at/btf/pahole"
     rm "$at/btf/raw"

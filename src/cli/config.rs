@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::measure::record::Better;
 use crate::measure::workload::WORKERS;
+use crate::rules::{self, Allow};
 
 /// The file as written. Unknown keys are errors: a misspelt key must not be ignored in silence.
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +18,16 @@ use crate::measure::workload::WORKERS;
 struct File {
     build: Build,
     run: Run,
+    allow: Vec<Deliberate>,
+}
+
+/// `[[allow]]`: the rule's name and whom it is allowed to, and why.
+#[derive(Debug, Deserialize)]
+struct Deliberate {
+    #[serde(rename = "why")]
+    _why: String,
+    #[serde(flatten)]
+    rules: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -180,6 +191,30 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         workers,
         decides: flags.decides.or(file.run.decides),
     })
+}
+
+/// The layouts that are meant: `[[allow]]` of the file that is given, or of the one in the current folder.
+///
+/// # Errors
+/// When the file cannot be read, or allows what no rule is called.
+pub fn allowed(rules: Option<&Path>) -> Result<Vec<Allow>> {
+    let path = match rules {
+        Some(path) => path.to_path_buf(),
+        None => match locate(None)? {
+            Some(path) => path,
+            None => return Ok(Vec::new()),
+        },
+    };
+    let file = parse(&path, &crate::open::text(&path)?)?;
+    let mut allow = Vec::new();
+    for (rule, name) in file.allow.into_iter().flat_map(|a| a.rules) {
+        if !rules::NAMES.contains(&rule.as_str()) {
+            let problem = format!("`{rule}` under [[allow]] is no rule");
+            return Err(Error::input(format!("reading {}", path.display()), problem).hint(rules::NAMES.join(", ")));
+        }
+        allow.push(Allow { rule, name });
+    }
+    Ok(allow)
 }
 
 /// How a workload that cargo builds and runs is built alone.
@@ -359,6 +394,25 @@ mod tests {
         let error = parse(Path::new("straddle.toml"), "[build]\nbase = \"b\"\ncomand = \"make\"\n").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("straddle.toml:3") && text.contains("comand"), "{text}");
+    }
+
+    #[test]
+    fn what_is_allowed_names_a_rule_and_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("straddle.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            allowed(Some(&path))
+        };
+        let allow = read("[[allow]]\nstraddle = \"vm_area_struct.vm_lock\"\nwhy = \"two lines on purpose\"\n").unwrap();
+        let want = Allow { rule: "straddle".to_string(), name: "vm_area_struct.vm_lock".to_string() };
+        assert_eq!(allow, [want]);
+        for (text, says) in
+            [("[[allow]]\nstraddle = \"x\"\n", "why"), ("[[allow]]\nstradle = \"x\"\nwhy = \"y\"", "stradle")]
+        {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("straddle.toml"), "{error}");
+        }
     }
 
     #[test]

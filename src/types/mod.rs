@@ -8,6 +8,7 @@ mod btf;
 mod contended;
 mod dwarf;
 mod flatten;
+mod rows;
 mod source;
 
 use std::borrow::Cow;
@@ -23,6 +24,7 @@ pub use btf::Btf;
 pub use contended::Contention;
 pub use dwarf::DebugSections;
 pub use flatten::Field;
+pub use rows::{Row, Rows};
 pub use source::{Files, Source, Want};
 
 /// What debug information declares.

@@ -19,6 +19,7 @@ mod measure;
 mod resume;
 mod scan;
 mod tidy;
+mod type_view;
 mod types;
 mod variant;
 mod variants;

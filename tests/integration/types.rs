@@ -355,7 +355,7 @@ fn types_that_hold_themselves_end() {
     assert_eq!((types.table.contention(of("b")), types.table.size(of("c"))), (None, None));
     assert!(types.table.name(of("c")).starts_with("?[200][200]"));
     assert_eq!((types.table.size(of("d")), types.table.name(of("d"))), (Some(8), "void *".to_string()));
-    let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
+    let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
     assert_eq!(scan.totals.counts.objects, 5);
 }
 
@@ -430,7 +430,7 @@ proptest! {
                 prop_assert!(members <= 4096 && types.table.name(id).chars().count() <= 201);
             }
         }
-        let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
-        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, None).unwrap().totals.counts);
+        let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
+        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, &Default::default()).unwrap().totals.counts);
     }
 }
