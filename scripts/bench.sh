@@ -5,11 +5,14 @@ set -euo pipefail
 usage() {
     cat <<'END'
 usage: scripts/bench.sh scan [IMAGE]
+       scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
        scripts/bench.sh measure
 
 scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: the vmlinux that scripts/kernels.sh
           fetched): wall time and peak memory, the best of five.
+image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
+          pahole, DWARF and pahole, with one thread and with two. Commands take turns, and each best of five counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
           bfd and lld; and the disk that 64 variants need beside their own size.
 measure   our own cost of a run, from spawn to stored sample, beside `hyperfine -N`, on a program that does nothing.
@@ -42,6 +45,45 @@ scan() {
     for other in "nm -S" "readelf -SWs"; do
         best $other "$image" | awk -v name="$other" -v ours="${ours% *}" '{ printf "| %s | %s | %s | %.1f |\n", name, $1, $2, $1 / ours }'
     done
+}
+
+# Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.
+turns() { # ROUNDS NAME COMMAND [NAME COMMAND]…
+    local rounds=$1 round i
+    shift
+    local all=("$@")
+    for ((round = 0; round < rounds; round++)); do
+        for ((i = 0; i < ${#all[@]}; i += 2)); do
+            # Words are split on purpose: no path here has a blank.
+            # shellcheck disable=SC2086
+            /usr/bin/time -f "$i %e %M" -a -o "$work/turns" ${all[i + 1]} >/dev/null 2>&1
+        done
+    done
+    for ((i = 0; i < ${#all[@]}; i += 2)); do
+        awk -v i="$i" '$1 == i && (best == "" || $2 < best) { best = $2; mib = $3 / 1024 } END { printf "%.2f %.0f\n", best, mib }' "$work/turns" |
+            while read -r seconds mib; do echo "${all[i]}|$seconds|$mib"; done
+    done
+    rm -f "$work/turns"
+}
+
+image() {
+    local image=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
+    command -v pahole >/dev/null || { echo "bench.sh: pahole is missing (apt-get install dwarves)" >&2; exit 4; }
+    rm -f "$work/turns"
+    local scan="$straddle scan"
+    turns 5 \
+        "names: straddle scan --types none" "$scan --types none $image" \
+        "nm -S" "nm -S $image" \
+        "BTF: straddle scan --types btf" "$scan --types btf $image" \
+        "pahole -F btf --sizes" "pahole -F btf --sizes $image" \
+        "DWARF: straddle scan -j 1" "$scan --types dwarf -j 1 $image" \
+        "pahole -F dwarf --sizes -j1" "pahole -F dwarf --sizes -j1 $image" \
+        "DWARF: straddle scan -j 2" "$scan --types dwarf -j 2 $image" \
+        "pahole -F dwarf --sizes -j2" "pahole -F dwarf --sizes -j2 $image" |
+        awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against straddle |\n|---|--:|--:|--:|" }
+            NR % 2 { ours = $2; against = "1" } !(NR % 2) { against = sprintf("%.1f", $2 / ours) }
+            { printf "| %s | %s | %s | %s |\n", $1, $2, $3, against }'
 }
 
 # A C++ program of N objects with templates, exceptions, static data and inline functions that every object repeats.
@@ -126,7 +168,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | variants | measure) "$@" ;;
+scan | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

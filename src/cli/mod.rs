@@ -7,6 +7,7 @@ mod companions;
 pub mod config;
 pub mod diff;
 pub mod format;
+pub mod images;
 mod pool;
 pub mod progress;
 pub mod scan;

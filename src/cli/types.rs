@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::companions::Companions;
+use super::images::ImageArgs;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::open::{self, Bytes};
@@ -47,7 +48,18 @@ pub struct Opened {
     companions: Companions,
 }
 
+/// The types of the kernel that runs now.
+const OF_THE_RUNNING: &str = "/sys/kernel/btf/vmlinux";
+
 impl TypesArgs {
+    /// Of this image: the running kernel's are in a place of their own, where it tells them.
+    #[must_use]
+    pub fn of(&self, image: &ImageArgs) -> TypesArgs {
+        let wanted = image.running && self.btf.is_none() && matches!(self.tier, Tier::Auto | Tier::Btf);
+        let own = Some(PathBuf::from(OF_THE_RUNNING)).filter(|path| wanted && path.exists());
+        TypesArgs { btf: self.btf.clone().or(own), ..self.clone() }
+    }
+
     /// # Errors
     /// When a file cannot be read, or is named together with a tier that does not use it.
     pub fn open(&self) -> Result<Opened> {

@@ -97,7 +97,8 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     let line = ask.line;
     let size = line.unwrap_or_else(|| image.line_size());
     let objects = Objects::data(image);
-    let mut skipped: BTreeMap<String, u64> = objects.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)).collect();
+    let left_out = objects.skipped.iter().chain(&image.skipped);
+    let mut skipped: BTreeMap<String, u64> = left_out.map(|(k, v)| ((*k).to_string(), *v)).collect();
     let lines = Lines::of(objects, size);
     let (sections, counts) = lines.counts();
     let mut classes = BTreeMap::new();
@@ -107,8 +108,8 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     let seen = Seen::of(image, &lines, types, &mut skipped);
     let mut findings = findings(&seen, ask, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
-    let mut problems: Vec<String> =
-        assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
+    let loose = loose_sections(image, sections.keys().copied(), size);
+    let mut problems: Vec<String> = image.problems.iter().cloned().chain(assumed).chain(loose).collect();
     if let Some(hot) = ask.hot {
         problems.extend(keep_hot(&seen, hot, &mut findings, &mut skipped));
     }

@@ -120,7 +120,10 @@ fn no_dwarf(image: &Image<'_>) -> Error {
 }
 
 fn btf<'a>(image: &Image<'a>, files: Files<'_, 'a>) -> Result<Source<'a>> {
-    let (bytes, name) = files.btf.unwrap_or((image.bytes(), ""));
+    // A kernel without a section table still has it between two labels.
+    let bare = image.sections.iter().find(|s| s.name == ".BTF").and_then(|s| s.bytes);
+    let inside = bare.filter(|_| !image.bytes().starts_with(b"\x7fELF")).unwrap_or(image.bytes());
+    let (bytes, name) = files.btf.unwrap_or((inside, ""));
     let own = Btf::parse(bytes, if name.is_empty() { &image.path } else { name })?;
     let base = files.base.map(|(bytes, name)| Btf::parse(bytes, name)).transpose()?;
     Ok(Source::Btf { own: Box::new(own), base: base.map(Box::new) })

@@ -43,7 +43,7 @@ pub(super) fn of_all_rows(mut v: Verdict, record: &Record) -> Verdict {
                 *answer = format!("the row that was named to decide shows nothing, another one does: {rows}");
             }
         }
-        (rows, _) => more.extend(rows.map(|rows| format!("by worker count: {rows}"))),
+        (rows, _) => more.extend(rows.map(|rows| format!("{BY_WORKERS}{rows}"))),
     }
     more.extend(mixed(&v));
     let behind = v.reasons.len().min(at + 1);
@@ -51,6 +51,9 @@ pub(super) fn of_all_rows(mut v: Verdict, record: &Record) -> Verdict {
     v.reasons.extend(one_worker(record));
     v
 }
+
+/// The sentence of the rows begins so.
+pub const BY_WORKERS: &str = "by worker count: ";
 
 /// `nothing at 1 worker; 17.3 % faster (code) at 128`: the rows of a sweep over the metric that decides; `None` without one.
 #[must_use]
