@@ -66,8 +66,13 @@ pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
     let files = args.view.types.of(&image).open()?;
     let source = Source::open(&image)?;
     let mut image = source.image()?;
-    let known = files.source(&mut image)?;
-    let known = pool(args.view.jobs)?.install(|| known.read(&image))?;
+    let types_of = files.source(&mut image)?;
+    let pool = pool(args.view.jobs)?;
+    let mut known = pool.install(|| types_of.read_named(&|name| ask.wants(name)))?;
+    if known.definitions.is_empty() && ask.name.is_some() {
+        // What may have been meant.
+        known = pool.install(|| types_of.read_named(&|name| ask.near(name)))?;
+    }
     let mut report = types(&image, &known, &ask).map_err(|e| files.explain(e))?;
     report.problems.extend(files.told());
     // A glob asks which types there are; a name, what one is made of.

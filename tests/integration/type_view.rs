@@ -26,7 +26,7 @@ fn ask(path: &Path, ask: &TypeAsk<'_>) -> TypeReport {
     let bytes = straddle::open::map(path).unwrap();
     let image = Image::parse(&bytes, "image").unwrap();
     let source = Source::of(&image, Want::Auto, Files::default()).unwrap();
-    types(&image, &source.read(&image).unwrap(), ask).unwrap()
+    types(&image, &source.read_named(&|name| ask.wants(name)).unwrap(), ask).unwrap()
 }
 
 fn view(built: &Built, question: &TypeAsk<'_>) -> TypeView {
