@@ -212,6 +212,40 @@ fn a_type_is_flattened() {
     assert!(wider.lines < view.lines && wider.members.iter().all(|m| m.lines.last() <= Some(&1)));
 }
 
+/// The page: members on their lines, holes between them, what is inside only on request.
+#[test]
+fn a_page_shows_members_and_holes() {
+    let source =
+        "struct inner { long a, b; }; struct s { char tag; atomic64_t users; struct inner in; atomic_t n[4]; } x;";
+    let report = ask(&compiled(source).path, &aligned("s", 8));
+    let page = |all| {
+        let page = straddle::report::types::page(&report, false, all);
+        let (mut table, mut markdown) = (Vec::new(), Vec::new());
+        straddle::report::table::write(&page, &mut table).unwrap();
+        straddle::report::markdown::write(&page, &mut markdown).unwrap();
+        (String::from_utf8(table).unwrap(), String::from_utf8(markdown).unwrap())
+    };
+    let (short, markdown) = page(false);
+    let row = |text: &str, member: &str| {
+        let words = |l: &str| l.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+        text.lines().map(words).find(|w| w.iter().any(|w| w == member)).unwrap_or_default().join(" ")
+    };
+    assert!(
+        short.contains("struct s: 48 bytes on 1 line, needs alignment 8; assumed: objects begin at any multiple of")
+    );
+    assert_eq!(row(&short, "(hole)"), "1 7 (hole)");
+    assert_eq!(row(&short, "users"), "0 8 8 users atomic64_t atomic n (7 of 8)");
+    assert!(
+        short.contains("n: 4 at 0, 4 at 8, 4 at 16, 4 at 24, 2+2 at 32, ") || short.contains("n: 4 at 0"),
+        "{short}"
+    );
+    assert_eq!(
+        (row(&short, "in.a"), row(&page(true).0, "in.a").as_str()),
+        (String::new(), "0 16 8 in.a long int users (7 of 8)")
+    );
+    assert!(markdown.contains("| 0 | 8 | 8 | users | atomic64\\_t |"), "{markdown}");
+}
+
 /// The order that is suggested is one that the compiler lays out so, and touches nothing that stands there on purpose.
 #[test]
 fn another_order_is_what_the_compiler_makes_of_it() {
