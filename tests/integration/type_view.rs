@@ -228,20 +228,17 @@ fn a_page_shows_members_and_holes() {
     let (short, markdown) = page(false);
     let row = |text: &str, member: &str| {
         let words = |l: &str| l.split_whitespace().map(str::to_string).collect::<Vec<_>>();
-        text.lines().map(words).find(|w| w.iter().any(|w| w == member)).unwrap_or_default().join(" ")
+        text.lines().map(words).find(|w| w.iter().take(4).any(|w| w == member)).unwrap_or_default().join(" ")
     };
     assert!(
         short.contains("struct s: 48 bytes on 1 line, needs alignment 8; assumed: objects begin at any multiple of")
     );
     assert_eq!(row(&short, "(hole)"), "1 7 (hole)");
-    assert_eq!(row(&short, "users"), "0 8 8 users atomic64_t atomic n (7 of 8)");
-    assert!(
-        short.contains("n: 4 at 0, 4 at 8, 4 at 16, 4 at 24, 2+2 at 32, ") || short.contains("n: 4 at 0"),
-        "{short}"
-    );
+    assert_eq!(row(&short, "users"), "0 8 8 users atomic64_t atomic n (5 of 8)");
+    assert!(short.contains("n: 4 at 0, 4 at 8, 4 at 16, 2+2 at 24, 4 at 32"), "{short}");
     assert_eq!(
         (row(&short, "in.a"), row(&page(true).0, "in.a").as_str()),
-        (String::new(), "0 16 8 in.a long int users (7 of 8)")
+        (String::new(), "0 16 8 in.a long int users (7 of 8), n (6 of 8)")
     );
     assert!(markdown.contains("| 0 | 8 | 8 | users | atomic64\\_t |"), "{markdown}");
 }
