@@ -312,7 +312,8 @@ impl Wanted<'_> {
         }
         let whole = place.span(0, size);
         let lines = whole.lines(self.line);
-        let (holes, padding) = members::holes(&place, size);
+        // Beside one member they are nobody's question.
+        let (holes, padding) = if self.path.is_some() { (None, 0) } else { members::holes(&place, size) };
         Some(TypeView {
             name: name.to_string(),
             kind: if matches!(table.bare(id)?.kind, Kind::Union(_)) { "union" } else { "struct" },
