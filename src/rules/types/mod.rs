@@ -7,7 +7,7 @@ mod reorder;
 mod suggest;
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::names::glob;
 use super::{Allow, Names, natural_scalar};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Sensitivity, Severity};
-use crate::image::{Facts, Image};
+use crate::image::{Facts, Image, TypesFrom};
 use crate::types::{Contention, Definition, Kind, Rows, TypeId, TypeTable, Types};
 use crate::units::{Addr, Align, LineSize, Phase, Span};
 
@@ -152,41 +152,14 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
     let (_, path) = ask.parts();
     let wanted = Wanted { line, ask, path, scalar: natural_scalar(image), word: allocator(image) };
     let mut skipped: BTreeMap<String, u64> = types.skipped.iter().map(|(r, n)| ((*r).to_string(), *n)).collect();
-    let mut views: Vec<TypeView> = Vec::new();
-    let mut seen: HashSet<u64> = HashSet::new();
-    let mut copies: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut shapes: Vec<u64> = Vec::new();
-    for definition in types.definitions.iter().take(MOST) {
-        let (id, name) = (definition.type_id, definition.name.as_str());
-        let own = types.table.get(id).and_then(|t| t.name);
-        if !ask.wants(name) && !own.is_some_and(|own| ask.wants(own)) {
-            continue;
-        }
-        if ask.hot.is_some_and(|hot| !hot.matches(name)) {
-            continue;
-        }
-        let rows = types.table.rows(id);
-        let shape = shape(&types.table, id, name, &rows);
-        *copies.entry(shape).or_insert(0) += definition.copies;
-        if !seen.insert(shape) {
-            continue;
-        }
-        if rows.cut {
-            *skipped.entry("types with more members than are read".to_string()).or_insert(0) += 1;
-        }
-        let Some(view) = wanted.view(&types.table, definition, &rows, &mut skipped) else { continue };
-        if ask.name.is_some() || !view.findings.is_empty() {
-            views.push(view);
-            shapes.push(shape);
-        }
-    }
-    for (view, shape) in views.iter_mut().zip(&shapes) {
-        view.copies = copies.get(shape).copied().unwrap_or(1);
-    }
+    let (mut views, any) = wanted.views(types, &mut skipped);
     if ask.name.is_some() && views.is_empty() {
-        return Err(not_found(&types.definitions, &doing(), ask, path.is_some() && !seen.is_empty()));
+        return Err(not_found(&types.definitions, &doing(), ask, path.is_some() && any));
     }
-    let problems = if ask.line.is_none() { image.line_problem() } else { None }.into_iter().collect();
+    let mut problems: Vec<String> = if ask.line.is_none() { image.line_problem() } else { None }.into_iter().collect();
+    if types.from == Some(TypesFrom::Btf) {
+        problems.push("BTF does not say what alignment the source asks for: it is taken from the members alone".into());
+    }
     if ask.name.is_none() {
         let worst = |v: &TypeView| v.findings.first().map_or(Severity::Info, |f| f.severity);
         views.sort_by_key(|v| (v.contended.is_none(), worst(v), std::cmp::Reverse(v.findings.len()), v.name.clone()));
@@ -262,6 +235,37 @@ impl Place<'_, '_> {
 }
 
 impl Wanted<'_> {
+    /// Those that are asked for, each shape once, and whether there is any.
+    fn views(&self, types: &Types<'_>, skipped: &mut BTreeMap<String, u64>) -> (Vec<TypeView>, bool) {
+        let ask = self.ask;
+        let mut views: Vec<TypeView> = Vec::new();
+        let mut seen: HashMap<u64, Option<usize>> = HashMap::new();
+        for definition in types.definitions.iter().take(MOST) {
+            let (id, name) = (definition.type_id, definition.name.as_str());
+            let own = types.table.get(id).and_then(|t| t.name);
+            let named = ask.wants(name) || own.is_some_and(|own| ask.wants(own));
+            if !named || ask.hot.is_some_and(|hot| !hot.matches(name)) {
+                continue;
+            }
+            let rows = types.table.rows(id);
+            let shape = shape(&types.table, id, name, &rows);
+            if let Some(at) = seen.get(&shape) {
+                if let Some(view) = at.and_then(|at| views.get_mut(at)) {
+                    view.copies += definition.copies;
+                }
+                continue;
+            }
+            if rows.cut {
+                *skipped.entry("types with more members than are read".to_string()).or_insert(0) += 1;
+            }
+            let view = self.view(&types.table, definition, &rows, skipped);
+            let view = view.filter(|v| ask.name.is_some() || !v.findings.is_empty());
+            seen.insert(shape, view.is_some().then_some(views.len()));
+            views.extend(view);
+        }
+        (views, !seen.is_empty())
+    }
+
     fn view(
         &self,
         table: &TypeTable<'_>,
@@ -308,7 +312,8 @@ impl Wanted<'_> {
         }
         let whole = place.span(0, size);
         let lines = whole.lines(self.line);
-        let (holes, padding) = members::holes(&place, size);
+        // Beside one member they are nobody's question.
+        let (holes, padding) = if self.path.is_some() { (None, 0) } else { members::holes(&place, size) };
         Some(TypeView {
             name: name.to_string(),
             kind: if matches!(table.bare(id)?.kind, Kind::Union(_)) { "union" } else { "struct" },
