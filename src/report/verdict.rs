@@ -117,14 +117,19 @@ fn sentence(v: &Verdict) -> String {
     };
     let answer = match (by_workers(v), v.workers) {
         (Some(_), _) if v.blocked_by == Some(Blocked::Row) => answer,
-        (Some(rows), Some(n)) => format!("{answer} That is with {n} workers; by worker count: {rows}."),
-        (_, Some(n)) if v.verdict != Answer::Inconclusive => format!("With {n} workers: {answer}"),
+        (Some(rows), _) if v.verdict == Answer::Inconclusive => format!("{answer} By worker count: {rows}."),
+        (Some(rows), Some(n)) => format!("{answer} That is with {}; by worker count: {rows}.", workers(n)),
+        (None, Some(n)) if v.verdict != Answer::Inconclusive => format!("With {}: {answer}", workers(n)),
         _ => answer,
     };
     match v.reasons.first() {
         Some(first) if v.aligned_disagrees => format!("First: {first}. {answer}"),
         _ => answer,
     }
+}
+
+fn workers(n: u32) -> String {
+    if n == 1 { "1 worker".into() } else { format!("{n} workers") }
 }
 
 fn answer_reason(v: &Verdict) -> &str {
