@@ -129,6 +129,9 @@ pub struct Base {
 /// Types that are looked at: ten times what a kernel has.
 const MOST: usize = 1 << 20;
 
+/// Members of all types together. All 9,000 of a kernel have a few hundred thousand.
+const MOST_ROWS: usize = 1 << 22;
+
 /// Lays types on lines.
 ///
 /// # Errors
@@ -156,6 +159,7 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
     let mut seen: HashSet<u64> = HashSet::new();
     let mut copies: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shapes: Vec<u64> = Vec::new();
+    let mut left = MOST_ROWS;
     for definition in types.definitions.iter().take(MOST) {
         let (id, name) = (definition.type_id, definition.name.as_str());
         let own = types.table.get(id).and_then(|t| t.name);
@@ -165,7 +169,12 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
         if ask.hot.is_some_and(|hot| !hot.matches(name)) {
             continue;
         }
+        if left == 0 {
+            *skipped.entry("types left out: together they have too many members".to_string()).or_insert(0) += 1;
+            continue;
+        }
         let rows = types.table.rows(id);
+        left = left.saturating_sub(rows.list.len());
         let shape = shape(&types.table, id, name, &rows);
         *copies.entry(shape).or_insert(0) += definition.copies;
         if !seen.insert(shape) {
