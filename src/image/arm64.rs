@@ -66,7 +66,7 @@ impl Places for Memory<'_> {
         let record = |at: usize| {
             let word = |i: usize| self.words.get(at + 8 * i, 8);
             let (place, base) = (word(0)?, word(2)?);
-            (word(1)? == relative && place.wrapping_sub(base) == distance && base % PAGE == 0).then_some(base)
+            (word(1)? == relative && place.wrapping_sub(base) == distance && base.is_multiple_of(PAGE)).then_some(base)
         };
         let mut bases = (0..self.words.bytes.len()).step_by(8).filter_map(record);
         let base = bases.next()?;
@@ -74,6 +74,6 @@ impl Places for Memory<'_> {
     }
 
     fn begins(&self, base: u64, anchor: u64) -> bool {
-        base % PAGE == 0 && anchor.checked_sub(base).is_some_and(|offset| offset < self.size)
+        base.is_multiple_of(PAGE) && anchor.checked_sub(base).is_some_and(|offset| offset < self.size)
     }
 }

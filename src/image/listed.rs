@@ -60,7 +60,8 @@ fn line_of(line: &str) -> Option<(Listed<'_>, bool)> {
     let address = (!address.starts_with('+')).then(|| u64::from_str_radix(address, 16).ok()).flatten()?;
     let module = match module {
         None => false,
-        Some(module) => module.starts_with('[') && module.ends_with(']') || return None,
+        Some(module) if module.starts_with('[') && module.ends_with(']') => true,
+        Some(_) => return None,
     };
     let [letter] = letter.as_bytes() else { return None };
     let ok = (letter.is_ascii_alphabetic() || matches!(letter, b'?' | b'-')) && !name.is_empty();

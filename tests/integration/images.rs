@@ -79,7 +79,7 @@ fn a_stripped_kernel_names_itself() {
     // By another reader: nm, of the file before it was stripped.
     let map = List::parse(&kernel.map, "map", SymbolsFrom::SystemMap).unwrap();
     let map: BTreeMap<&str, u64> = map.symbols.iter().map(|s| (s.name.as_ref(), s.address)).collect();
-    assert_eq!(image.symbols.len(), 11);
+    assert_eq!(image.symbols.len(), 12);
     for symbol in &image.symbols {
         assert_eq!(map.get(symbol.name.as_ref()), Some(&symbol.value), "{}", symbol.name);
         assert!(matches!(symbol.home, Home::Section(_)) || symbol.kind == SymbolKind::Untyped, "{symbol:?}");

@@ -140,7 +140,7 @@ fn rising(words: &Words<'_>, end: usize, width: usize, count: Option<usize>) -> 
         }
     }
     list.reverse();
-    (at % words.pointer == 0 && count.is_none_or(|count| count == list.len())).then_some((at, list))
+    (at.is_multiple_of(words.pointer) && count.is_none_or(|count| count == list.len())).then_some((at, list))
 }
 
 /// The number of names in front of the first one, if it is one that these markers allow.

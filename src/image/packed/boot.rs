@@ -28,18 +28,17 @@ impl<'a> Payload<'a> {
 
 /// The payload of a boot wrapper; `None`: these bytes are none. An error carries the wrapper's name.
 pub(super) fn payload(bytes: &[u8]) -> Option<Result<Payload<'_>, (&'static str, String)>> {
-    let (container, read): (_, fn(&[u8]) -> Result<Payload<'_>, String>) = if is_bzimage(bytes) {
-        ("bzImage", bzimage)
+    if is_bzimage(bytes) {
+        Some(bzimage(bytes).map_err(|problem| ("bzImage", problem)))
     } else if bytes.starts_with(b"MZ") && bytes.get(4..8) == Some(b"zimg") {
-        ("EFI zboot", zboot)
+        Some(zboot(bytes).map_err(|problem| ("EFI zboot", problem)))
     } else {
-        return None;
-    };
-    Some(read(bytes).map_err(|problem| (container, problem)))
+        None
+    }
 }
 
 /// The kernel's Documentation/arch/x86/boot.rst: "HdrS" at 0x202, behind the boot sector's signature.
-pub(in crate::image) fn is_bzimage(bytes: &[u8]) -> bool {
+fn is_bzimage(bytes: &[u8]) -> bool {
     bytes.get(0x1fe..0x200) == Some(&[0x55, 0xaa]) && bytes.get(0x202..0x206) == Some(b"HdrS")
 }
 

@@ -57,7 +57,7 @@ linux_banner:
 
     .balign 8
 num_syms:
-    .long 11
+    .long 12
     .balign 8
 names:
     name T_text
@@ -71,6 +71,7 @@ names:
     name Djiffies_64
     name Dtasklist_lock
     name dnr_files
+    name D_edata
     .balign 8
 markers:
     .long 0
@@ -99,6 +100,6 @@ index:
     .balign 8
 addresses:
     .quad _text, _stext, work, _etext, _sinittext, linux_banner
-    .quad _sdata, jiffies, jiffies_64, tasklist_lock, nr_files
+    .quad _sdata, jiffies, jiffies_64, tasklist_lock, nr_files, _edata
 
     .section .note.GNU-stack, "", %progbits
