@@ -129,6 +129,9 @@ pub struct Base {
 /// Types that are looked at: ten times what a kernel has.
 const MOST: usize = 1 << 20;
 
+/// Members of all types together. All 9,000 of a kernel have a few hundred thousand.
+const MOST_ROWS: usize = 1 << 22;
+
 /// Lays types on lines.
 ///
 /// # Errors
@@ -240,6 +243,7 @@ impl Wanted<'_> {
         let ask = self.ask;
         let mut views: Vec<TypeView> = Vec::new();
         let mut seen: HashMap<u64, Option<usize>> = HashMap::new();
+        let mut left = MOST_ROWS;
         for definition in types.definitions.iter().take(MOST) {
             let (id, name) = (definition.type_id, definition.name.as_str());
             let own = types.table.get(id).and_then(|t| t.name);
@@ -247,7 +251,12 @@ impl Wanted<'_> {
             if !named || ask.hot.is_some_and(|hot| !hot.matches(name)) {
                 continue;
             }
+            if left == 0 {
+                *skipped.entry("types left out: together they have too many members".to_string()).or_insert(0) += 1;
+                continue;
+            }
             let rows = types.table.rows(id);
+            left = left.saturating_sub(rows.list.len());
             let shape = shape(&types.table, id, name, &rows);
             if let Some(at) = seen.get(&shape) {
                 if let Some(view) = at.and_then(|at| views.get_mut(at)) {
