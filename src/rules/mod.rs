@@ -215,7 +215,8 @@ fn keep_hot(
         (0u32..).zip(&seen.lines.objects).filter_map(|(i, _)| Some(seen.type_of(i)?.1)).collect();
     let types: Vec<String> = types.into_iter().filter_map(|id| Some(seen.table?.name(id))).collect();
     let known = |pattern: &&String| {
-        seen.lines.objects.iter().any(|o| names::glob(pattern, o.name)) || types.iter().any(|t| names::glob(pattern, t))
+        seen.lines.objects.iter().any(|o| names::means(pattern, o.name))
+            || types.iter().any(|t| names::means(pattern, t))
     };
     let unknown: Vec<&str> = hot.0.iter().filter(|p| !known(p)).map(String::as_str).take(8).collect();
     (!unknown.is_empty()).then(|| format!("no data object and no type of one is called {}", unknown.join(", ")))

@@ -17,7 +17,7 @@ impl Names {
 
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
-        self.0.iter().any(|pattern| glob(pattern, name))
+        self.0.iter().any(|pattern| means(pattern, name))
     }
 }
 
@@ -39,9 +39,70 @@ pub(super) fn allowed(allow: &[Allow], finding: &Finding, type_name: Option<&str
     allow.iter().filter(|a| a.rule == finding.rule).any(|a| names.iter().any(|name| glob(&a.name, name)))
 }
 
+/// Whether a name or glob means this name. Compilers spell the arguments of a template differently: `long int` or `long`,
+/// `4ul`, `4UL` or `4`.
+#[must_use]
+pub fn means(pattern: &str, name: &str) -> bool {
+    match pattern.contains('<') && name.contains('<') {
+        true => glob(&spelled(pattern), &spelled(name)),
+        false => glob(pattern, name),
+    }
+}
+
+/// With the words of each arithmetic type in one order, and without what says nothing: `int` beside `long`, suffixes of
+/// numbers, blanks beside signs.
+fn spelled(name: &str) -> String {
+    const ARITHMETIC: [&str; 7] = ["char", "double", "int", "long", "short", "signed", "unsigned"];
+    let mut out = String::new();
+    let mut words: Vec<&str> = Vec::new();
+    for word in tokens(name) {
+        if ARITHMETIC.contains(&word) {
+            words.push(word);
+            continue;
+        }
+        push_arithmetic(&mut out, &mut words);
+        let number = word.starts_with(|c: char| c.is_ascii_digit());
+        push_word(&mut out, if number { word.trim_end_matches(['u', 'U', 'l', 'L']) } else { word });
+    }
+    push_arithmetic(&mut out, &mut words);
+    out
+}
+
+fn push_arithmetic(out: &mut String, words: &mut Vec<&str>) {
+    let is = |words: &[&str], word| words.contains(&word);
+    if is(words, "long") || is(words, "short") {
+        words.retain(|w| *w != "int");
+    }
+    if !is(words, "char") {
+        words.retain(|w| *w != "signed");
+    }
+    words.sort_unstable();
+    words.drain(..).for_each(|word| push_word(out, word));
+}
+
+fn push_word(out: &mut String, word: &str) {
+    let joins = |c: char| c.is_alphanumeric() || c == '_';
+    if out.ends_with(joins) && word.starts_with(joins) {
+        out.push(' ');
+    }
+    out.push_str(word);
+}
+
+/// Words, and signs one by one; blanks are neither.
+fn tokens(name: &str) -> impl Iterator<Item = &str> {
+    name.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_')).flat_map(|part| {
+        let sign = part.char_indices().next_back().filter(|(_, c)| !(c.is_alphanumeric() || *c == '_'));
+        let (word, sign) = part.split_at(sign.map_or(part.len(), |(at, _)| at));
+        [word, sign.trim()].into_iter().filter(|t| !t.is_empty())
+    })
+}
+
 /// `*` is any text, `?` any character.
 #[must_use]
 pub fn glob(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?']) {
+        return pattern == text;
+    }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     // Where the last `*` stands, and how much of the text it has taken.
@@ -75,6 +136,28 @@ mod tests {
         let names = Names::parse("jiffies, tcp_*\n# all of them\nmm_struct # the type\n\n");
         assert_eq!(names.0, ["jiffies", "tcp_*", "mm_struct"]);
         assert!(names.matches("tcp_memory_allocated") && !names.matches("jiffies_64"));
+    }
+
+    #[test]
+    fn templates_are_meant_however_they_are_spelled() {
+        for (asked, name) in [
+            ("Shard<long>", "Shard<long int>"),
+            ("Shard<unsigned long>", "Shard<long unsigned int>"),
+            ("map<K, std::array<long long, 4>>", "map<K, std::array<long long int, 4ul> >"),
+            ("A<signed char, short *>", "A<signed char,short int*>"),
+            ("*::Pool<unsigned short>", "db::Pool<short unsigned int>"),
+        ] {
+            assert!(means(asked, name) && means(name, name), "{asked} {} {}", spelled(asked), spelled(name));
+        }
+        for (asked, name) in [
+            ("Shard<long>", "Shard<long long int>"),
+            ("Shard<int>", "Shard<unsigned int>"),
+            ("A<char>", "A<signed char>"),
+            ("Shard<const T>", "Shard<constT>"),
+            ("Shard", "Shard<long int>"),
+        ] {
+            assert!(!means(asked, name), "{asked} {name}");
+        }
     }
 
     proptest! {

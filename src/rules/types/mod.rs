@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::Serialize;
 
-use super::names::glob;
+use super::names::means;
 use super::{Allow, Names, natural_scalar};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Sensitivity, Severity};
@@ -54,17 +54,13 @@ impl<'a> TypeAsk<'a> {
     /// Whether a type of this name is asked for.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
-        match self.parts().0 {
-            Some(pattern) if pattern.contains(['*', '?']) => glob(pattern, name),
-            Some(exact) => exact == name,
-            None => true,
-        }
+        self.parts().0.is_none_or(|pattern| means(pattern, name))
     }
 
     /// Whether a type of this name may have been meant.
     #[must_use]
     pub fn near(&self, name: &str) -> bool {
-        let stem = self.name.and_then(|n| n.split(['.', '*', '?', '[']).next()).unwrap_or_default();
+        let stem = self.name.and_then(|n| n.split(['.', '*', '?', '[', '<']).next()).unwrap_or_default();
         !stem.is_empty() && name.contains(stem)
     }
 }
