@@ -6,7 +6,7 @@ use object::elf;
 use super::kallsyms::{self, Places, Words};
 use super::listed;
 use super::places::{self, PAGE};
-use super::{Class, Image, Kind, Machine, Sizes, SymbolsFrom};
+use super::{Class, Image, Machine};
 
 pub(super) fn is_image(bytes: &[u8]) -> bool {
     bytes.get(0x38..0x3c) == Some(b"ARMd")
@@ -19,23 +19,7 @@ pub(super) fn parse<'a>(bytes: &'a [u8], path: &str) -> Image<'a> {
     let big_endian = little.get(0x18, 8).is_some_and(|flags| flags & 1 != 0);
     let size = little.get(0x10, 8).filter(|size| *size != 0).unwrap_or(bytes.len() as u64);
     let words = Words { big_endian, ..little };
-    let mut image = Image {
-        path: path.to_string(),
-        packed: None,
-        machine: Machine(elf::EM_AARCH64.0),
-        class: Class::Elf64,
-        big_endian,
-        kind: Kind::Vmlinux,
-        build_id: None,
-        sections: Vec::new(),
-        symbols: Vec::new(),
-        symbols_from: SymbolsFrom::None,
-        sizes: Sizes::Exact,
-        problems: Vec::new(),
-        skipped: Default::default(),
-        tls: None,
-        bytes,
-    };
+    let mut image = Image::bare(path, Machine(elf::EM_AARCH64.0), Class::Elf64, big_endian, bytes);
     match kallsyms::find(words, &Memory { words, size }) {
         Ok(Some(symbols)) => {
             listed::attach_own(&mut image, symbols);

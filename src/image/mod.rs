@@ -259,12 +259,20 @@ impl<'a> Image<'a> {
     /// The list does not bound the kernel's code and data.
     pub fn without_file(list: List<'a>, machine: Machine, path: &str) -> Result<Image<'a>> {
         let wide = list.symbols.iter().any(|s| u32::try_from(s.address).is_err());
-        let mut image = Image {
+        let class = if wide { Class::Elf64 } else { Class::Elf32 };
+        let mut image = Image::bare(path, machine, class, cfg!(target_endian = "big"), &[]);
+        image.take(list)?;
+        Ok(image)
+    }
+
+    /// A kernel of which nothing is known yet but its bytes.
+    fn bare(path: &str, machine: Machine, class: Class, big_endian: bool, bytes: &'a [u8]) -> Image<'a> {
+        Image {
             path: path.to_string(),
             packed: None,
             machine,
-            class: if wide { Class::Elf64 } else { Class::Elf32 },
-            big_endian: cfg!(target_endian = "big"),
+            class,
+            big_endian,
             kind: Kind::Vmlinux,
             build_id: None,
             sections: Vec::new(),
@@ -274,10 +282,8 @@ impl<'a> Image<'a> {
             problems: Vec::new(),
             skipped: BTreeMap::new(),
             tls: None,
-            bytes: &[],
-        };
-        image.take(list)?;
-        Ok(image)
+            bytes,
+        }
     }
 
     /// Takes the symbols of a list, unless the file has better ones of its own.
