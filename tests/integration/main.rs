@@ -18,6 +18,7 @@ mod link;
 mod matrix;
 mod measure;
 mod resume;
+mod rules;
 mod scan;
 mod sweep;
 mod tidy;
