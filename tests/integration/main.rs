@@ -10,6 +10,7 @@
 
 mod btf;
 mod cases;
+mod companions;
 mod cycle;
 mod diff;
 mod exit_codes;

@@ -71,9 +71,8 @@ impl<'b, 'd> Builder<'b, 'd> {
             let of = self.refers(at.unit, &entry, gimli::DW_AT_signature);
             return Some(Type { kind: Kind::Alias { how: Alias::Typedef, of }, ..unknown() });
         }
-        let own = self.dwarf.name(at.unit, &entry).map(|name| (at, name));
-        let named = own.or_else(|| self.completed(at.unit, &entry));
-        let scope = named.and_then(|(at, _)| self.scope(at));
+        let name = self.dwarf.name(at.unit, &entry).or_else(|| self.completed(at.unit, &entry));
+        let scope = name.and_then(|_| self.scope(at));
         let kind = self.kind(at, &entry)?;
         let size = match kind {
             // An alias has its type's; an array's is worked out where it is not given.
@@ -82,13 +81,7 @@ impl<'b, 'd> Builder<'b, 'd> {
                 .or_else(|| Some(self.dwarf.unit(at.unit)?.header.address_size().into())),
             _ => number(&entry, gimli::DW_AT_byte_size),
         };
-        Some(Type {
-            name: named.map(|(_, name)| name),
-            scope,
-            size,
-            align: number(&entry, gimli::DW_AT_alignment),
-            kind,
-        })
+        Some(Type { name, scope, size, align: number(&entry, gimli::DW_AT_alignment), kind })
     }
 
     fn kind(&mut self, at: At, entry: &Entry<'d>) -> Option<Kind<'d>> {
@@ -126,10 +119,10 @@ impl<'b, 'd> Builder<'b, 'd> {
         self.id(self.dwarf.target(unit, &entry.attr_value(attribute)?)?)
     }
 
-    /// The name of the declaration that an entry completes, and where that is.
-    fn completed(&self, unit: u32, entry: &Entry<'d>) -> Option<(At, &'d str)> {
+    /// The name of the declaration that an entry completes.
+    fn completed(&self, unit: u32, entry: &Entry<'d>) -> Option<&'d str> {
         let at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_specification)?)?;
-        Some((at, self.dwarf.name(at.unit, &self.dwarf.entry(at)?)?))
+        self.dwarf.name(at.unit, &self.dwarf.entry(at)?)
     }
 
     /// What the name at an entry is written behind.

@@ -120,8 +120,14 @@ impl Scopes {
 
     /// What a name at an entry is written behind: `ns::Outer`.
     pub(super) fn name(&self, dwarf: &Dwarf<'_>, at: At) -> Option<String> {
+        if self.0.is_empty() {
+            return None;
+        }
+        // What is defined outside of its scope, as in a type unit, is declared in it.
+        let declared = dwarf.entry(at).and_then(|entry| entry.attr_value(gimli::DW_AT_specification));
+        let declared = declared.and_then(|value| dwarf.target(at.unit, &value)).filter(|to| to.unit == at.unit);
         let mut parts = Vec::new();
-        let mut scope = self.around(at.offset);
+        let mut scope = self.around(declared.unwrap_or(at).offset);
         while let Some(here) = scope.filter(|_| parts.len() < DEEPEST) {
             let entry = dwarf.entry(At { unit: at.unit, offset: here.start })?;
             match dwarf.name(at.unit, &entry) {

@@ -318,14 +318,16 @@ impl<'d> Dwarf<'d> {
         self.text(unit, &entry.attr_value(gimli::DW_AT_name)?)
     }
 
-    /// The name of what a pointer points to, through a few qualifiers, and the entry that has it.
+    /// The name of what a pointer points to, through a few qualifiers, the stub of another unit's type, or what it
+    /// completes; and the entry that has it.
     pub(super) fn pointed(&self, mut at: At) -> Option<(At, &'d str)> {
         for _ in 0..4 {
             let target = self.entry(at)?;
             if let Some(name) = self.name(at.unit, &target) {
                 return Some((at, name));
             }
-            at = self.target(at.unit, &target.attr_value(gimli::DW_AT_type)?)?;
+            let behind = [gimli::DW_AT_type, gimli::DW_AT_signature, gimli::DW_AT_specification];
+            at = self.target(at.unit, &behind.iter().find_map(|name| target.attr_value(*name))?)?;
         }
         None
     }
