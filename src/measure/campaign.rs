@@ -133,7 +133,7 @@ pub struct Campaign<R> {
     next_round: u32,
     standing: Vec<GroupCells>,
     retired: Vec<Retired>,
-    failures: HashMap<(Row, Cell), Failures>,
+    failures: HashMap<(Place, Cell), Failures>,
     /// In words.
     last_failure: String,
     runs: u64,
@@ -302,8 +302,8 @@ impl<R: Runner> Campaign<R> {
         for attempt in 0..2 {
             let queue = if attempt == 0 { std::mem::take(&mut order) } else { std::mem::take(&mut again) };
             for (done, &(group, workers)) in queue.iter().enumerate() {
-                let row = (group.group, group.number, workers);
-                if self.retired.iter().any(|r| (r.group, r.number, r.workers) == row) {
+                let place = (group.group, group.number, workers);
+                if self.retired.iter().any(|r| (r.group, r.number, r.workers) == place) {
                     continue;
                 }
                 let mut cells: Vec<&CellRef> = group.cells.iter().collect();
@@ -486,8 +486,8 @@ impl<R: Runner> Campaign<R> {
     }
 }
 
-/// Neighbours by group, number and worker count.
-type Row = (Group, u32, Option<u32>);
+/// Which neighbours: group, number and worker count.
+type Place = (Group, u32, Option<u32>);
 
 /// Which runs of a group.
 #[derive(Clone, Copy, PartialEq)]

@@ -220,8 +220,8 @@ impl Real {
         &self.cpus
     }
 
-    /// How a job is started.
-    fn command(&self, workers: Option<u32>) -> Result<&Workload> {
+    /// What is run with so many workers.
+    fn workload(&self, workers: Option<u32>) -> Result<&Workload> {
         let found = self.commands.iter().find(|c| c.workers == workers);
         found.map(|c| &c.workload).ok_or_else(|| unknown(workers))
     }
@@ -251,7 +251,7 @@ impl Real {
 
     /// Sleeps until the child is dead by itself or by us. `None`: by itself.
     fn watch(&self, child: &Child, job: &Job) -> Result<(Instant, Option<End>)> {
-        let command = &self.command(job.workers)?.command;
+        let command = &self.workload(job.workers)?.command;
         let failed = |e| Error::io(format!("waiting for `{command}`"), e);
         let mut killed: Option<(End, Instant)> = None;
         loop {

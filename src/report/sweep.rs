@@ -1,9 +1,9 @@
 //! The rows of a sweep, or of several metrics, as a table.
 
 use super::page::Table;
-use super::verdict::{better, figure, short};
+use super::verdict::{figure, short};
 use crate::measure::record::Metric;
-use crate::verdict::{Answer, Pair, Row, Typical, Verdict};
+use crate::verdict::{Answer, Pair, Row, Typical, Verdict, better};
 
 /// Rows of the table.
 pub(super) const ON_A_SCREEN: usize = 12;

@@ -5,9 +5,8 @@ use super::page::{Block, Page, Table};
 use super::sweep;
 use crate::diff::{Place, Suspect};
 use crate::error::Exit;
-use crate::measure::record::{Better, Metric};
-use crate::verdict::BY_WORKERS;
-use crate::verdict::{Answer, Blocked, Effect, Verdict, by_workers, effect, plain};
+use crate::measure::record::Better;
+use crate::verdict::{Answer, BY_WORKERS, Blocked, Effect, Verdict, better, by_workers, effect, plain};
 
 /// Suspects on a screen.
 const MOST: usize = 5;
@@ -76,11 +75,6 @@ fn title(v: &Verdict) -> String {
 fn machines(v: &Verdict) -> String {
     let names: Vec<&str> = v.machines.iter().map(|m| m.name.as_str()).collect();
     if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) }
-}
-
-/// The word for better.
-pub(super) fn better(metric: &Metric) -> String {
-    plain(Some(-50.0), metric).rsplit(' ').next().unwrap_or("better").to_string()
 }
 
 /// The answer in a sentence. An aligned pair that disagrees is said before it, never hidden.

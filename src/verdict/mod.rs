@@ -26,7 +26,7 @@ pub use value::{
     CellValue, Contrasts, Effect, LayoutSpread, Machine, Needs, OverLayouts, PerVersion, SCHEMA, TwoModes, Verdict,
     Verdicts,
 };
-pub use words::{effect, expectation, plain};
+pub use words::{better, effect, expectation, plain};
 
 use crate::measure::record::Record;
 use decide::Decision;
@@ -40,7 +40,7 @@ pub fn verdict(record: &Record) -> Verdict {
     conclude(record, |key| Runs::of(record, key))
 }
 
-/// The verdict of the runs of each row; of `record`, all but the samples counts.
+/// The verdict of the runs of each row. Of the samples of `record`, only their number and how busy they kept CPUs count.
 fn conclude(record: &Record, runs: impl Fn(Key) -> Runs) -> Verdict {
     let of = |key| (key, of_row(record, key, runs(key)));
     let others = Key::all(&record.header).into_iter().skip(1).map(of).collect();

@@ -5,7 +5,7 @@ use super::looks;
 use super::rows::Row;
 use super::runs::{MIN_ROUNDS, Tried, reason};
 use super::value::{Effect, LayoutSpread, TwoModes, Verdict};
-use super::words::{count, digits, effect, expectation, plain, worse};
+use super::words::{better, count, digits, effect, expectation, plain, worse};
 use crate::measure::record::{Record, Sample};
 
 /// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
@@ -97,8 +97,7 @@ fn mixed(v: &Verdict) -> Option<String> {
     };
     let (slower, faster) = (code(1.0), code(-1.0));
     let both = !slower.is_empty() && !faster.is_empty();
-    let (worse, better) = (worse(&v.metric), plain(Some(-50.0), &v.metric));
-    let better = better.rsplit(' ').next().unwrap_or("better").to_owned();
+    let (worse, better) = (worse(&v.metric), better(&v.metric));
     both.then(|| format!("mixed: the patch is {worse} at {slower} workers and {better} at {faster}"))
 }
 

@@ -34,6 +34,12 @@ pub(super) fn worse(metric: &Metric) -> &'static str {
     directions(metric).0
 }
 
+/// The word for better.
+#[must_use]
+pub fn better(metric: &Metric) -> &'static str {
+    directions(metric).1
+}
+
 /// `+0.9`, `−0.5`, `0`.
 pub(super) fn signed(percent: f64) -> String {
     match digits(percent).as_str() {
