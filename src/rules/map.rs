@@ -52,11 +52,14 @@ const NAMESAKES: usize = 16;
 pub(super) fn maps(seen: &Seen<'_, '_>, name: &str) -> Result<Vec<LineMap>> {
     let mut found: Vec<u32> = Vec::new();
     for symbol in seen.image.symbols.iter().filter(|s| s.name == name || demangled(&s.name) == name) {
+        if found.len() == NAMESAKES {
+            break;
+        }
         let Home::Section(section) = symbol.home else { continue };
         let holds = |o: &crate::objects::Object<'_>| {
             o.section == section
                 && o.span.start.0 <= symbol.value
-                && symbol.value < o.span.end().max(o.span.start.0 + 1)
+                && symbol.value < o.span.end().max(o.span.start.0.saturating_add(1))
         };
         let at = seen.lines.objects.iter().position(|o| holds(o) && (o.name == name || o.span.start.0 == symbol.value));
         let at = at.or_else(|| seen.lines.objects.iter().position(holds)).and_then(|at| u32::try_from(at).ok());
@@ -71,7 +74,7 @@ pub(super) fn maps(seen: &Seen<'_, '_>, name: &str) -> Result<Vec<LineMap>> {
         );
         return Err(if near.is_empty() { error } else { error.hint(near) });
     }
-    Ok(found.into_iter().take(NAMESAKES).flat_map(|index| of_object(seen, index)).collect())
+    Ok(found.into_iter().flat_map(|index| of_object(seen, index)).collect())
 }
 
 fn of_object(seen: &Seen<'_, '_>, index: u32) -> Vec<LineMap> {

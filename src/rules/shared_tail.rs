@@ -83,11 +83,14 @@ pub(super) fn on_tail<'f, 'd>(
         let pad = f.path.last().is_some_and(|name| pad_by_name(name));
         !pad && other.0 >= own.end() && line.line_of(other) == line.line_of(Addr(own.end()))
     };
-    let others: Vec<&Field<'_>> = level.iter().filter(on_it).collect();
+    let others: Vec<&Field<'_>> = level.iter().filter(on_it).take(MOST_OTHERS).collect();
     let contended =
         !others.is_empty() && table.contended_in(field.type_id, tail(own, line.bytes())..u64::MAX).is_some();
     if contended { others } else { Vec::new() }
 }
+
+/// Fields that are told of one tail. More begin on it only where hundreds share bytes.
+const MOST_OTHERS: usize = 256;
 
 /// The source asks for whole lines, and got one.
 fn aligned(line: LineSize, asked: Option<u64>, start: Addr) -> bool {

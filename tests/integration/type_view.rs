@@ -324,3 +324,17 @@ fn types_with_findings_are_listed_contended_first() {
     let allowed = ask(&built.path, &TypeAsk { allow: &allow, ..TypeAsk::default() });
     assert_eq!((allowed.types.len(), allowed.skipped["findings that straddle.toml allows"]), (1, 1));
 }
+
+/// Every member of one union meets every one of the other: what is told of each stays small.
+#[test]
+fn unions_of_thousands_cost_little() {
+    let members = |of: char| (0..2000).map(|n| format!("volatile char {of}{n};")).collect::<String>();
+    let built = compiled(&format!(
+        "struct wide {{ union {{ {} }} one; char between[7]; union {{ {} }} two; }} wide;",
+        members('a'),
+        members('b')
+    ));
+    let view = view(&built, &named("wide"));
+    assert_eq!(member(&view, "one.a0").meets.len(), 256);
+    assert!(!view.findings.is_empty() && view.findings.iter().all(|f| f.others.len() <= 256));
+}

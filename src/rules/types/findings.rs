@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Place;
-use super::members::{Mark, apart, path, pieces, span_of};
+use super::members::{MOST_MET, Mark, apart, path, pieces, span_of};
 use crate::finding::{Alternative, Evidence, Finding, Severity, Share, Subject};
 use crate::layout::{adjoining, meeting, sensitivity};
 use crate::rules::adjacent_lines::ADVICE;
@@ -84,6 +84,8 @@ fn sharing(place: &Place<'_, '_>, marks: &[Mark], pieces: &[usize], found: &mut 
             }
         }
         met.sort_by_key(|(why, at, _)| (*why, *at));
+        met.truncate(MOST_MET);
+        paired.truncate(MOST_MET);
         // What stands among another's contended others needs no finding for what is merely beside it.
         let said = told.contains(&piece) && met.first().is_none_or(|(why, ..)| *why == Why::Beside);
         if !met.is_empty() && !said {

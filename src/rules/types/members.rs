@@ -222,6 +222,9 @@ pub(super) fn views(place: &Place<'_, '_>, marks: &[Mark]) -> Vec<MemberView> {
     .collect()
 }
 
+/// Others that are told of one member. More lie near it only where hundreds share bytes: as the members of a union.
+pub(super) const MOST_MET: usize = 256;
+
 /// The contended members that a row shares a line with at some base.
 fn near(place: &Place<'_, '_>, marks: &[Mark], pieces: &[usize], at: usize) -> Vec<(usize, Share)> {
     let own = span_of(place, at);
@@ -231,7 +234,7 @@ fn near(place: &Place<'_, '_>, marks: &[Mark], pieces: &[usize], at: usize) -> V
     let others =
         pieces.iter().filter(|other| close(&span_of(place, **other)) && apart(place.rows, marks, (at, **other)));
     let shares = others.map(|other| (*other, meeting(own, span_of(place, *other), place.step, place.line)));
-    shares.filter(|(_, share)| share.at > 0).collect()
+    shares.filter(|(_, share)| share.at > 0).take(MOST_MET).collect()
 }
 
 pub(super) fn span_of(place: &Place<'_, '_>, at: usize) -> Span {
@@ -289,6 +292,7 @@ pub(super) fn of_path(place: &Place<'_, '_>, members: Vec<MemberView>, path: &st
             (Meets { path: m.path.clone(), at: share.at, of: share.of }, other)
         })
         .filter(|(meets, _)| meets.at > 0)
+        .take(MOST_MET)
         .collect();
     let spans: Vec<Span> = shares.iter().map(|(_, span)| *span).collect();
     let (first, last) = span.lines(place.line).into_inner();

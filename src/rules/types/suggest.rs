@@ -7,7 +7,7 @@ use super::members::{group_begun, group_ended, is_pad};
 use super::reorder::{Block, Fence, reorder};
 use crate::layout::meeting;
 use crate::types::{Kind, Member, TypeTable};
-use crate::units::{Align, Span};
+use crate::units::Span;
 
 /// An order of a struct's members that makes it smaller. Deliberate pads, groups and alignments stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,6 +34,10 @@ pub struct Moved {
 
 /// `None`: nothing is gained, or not without putting contended members on one line or members on two.
 pub(super) fn suggest(place: &Place<'_, '_>, size: u64, align: u64, scalar: u64) -> Option<Reorder> {
+    // Blocks and pairs of more members than are read would take too long.
+    if place.rows.cut {
+        return None;
+    }
     let Kind::Struct(members) = &place.table.bare(place.id)?.kind else { return None };
     let mut members: Vec<&Member<'_>> = members.iter().collect();
     members.sort_by_key(|m| m.offset);
@@ -128,9 +132,14 @@ fn harm(place: &Place<'_, '_>, members: &[&Member<'_>], offsets: &[u64]) -> u64 
             pieces.push((at, place.span(offset.saturating_add(inside), size)));
         }
     }
-    let step = Align::new(place.step.bytes()).unwrap_or_default();
-    let pairs = pieces.iter().enumerate().flat_map(|(i, a)| pieces.iter().skip(i + 1).map(move |b| (a, b)));
-    let met = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| meeting(a.1, b.1, step, place.line).at);
+    // More than a line apart they never meet.
+    pieces.sort_unstable_by_key(|(_, span)| span.start);
+    let line = place.line.bytes();
+    let pairs = pieces.iter().enumerate().flat_map(|(i, a)| {
+        let close = move |b: &&(usize, Span)| b.1.start.0 <= a.1.end().saturating_add(line);
+        pieces.iter().skip(i + 1).take_while(close).map(move |b| (a, b))
+    });
+    let met = pairs.filter(|(a, b)| a.0 != b.0).map(|(a, b)| meeting(a.1, b.1, place.step, place.line).at);
     met.sum::<u64>() + straddling
 }
 
