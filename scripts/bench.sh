@@ -12,7 +12,7 @@ usage: scripts/bench.sh scan [IMAGE]
 scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: the vmlinux that scripts/kernels.sh
           fetched): wall time and peak memory, the best of five.
 image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
-          pahole, DWARF and pahole, with one thread and with two. Commands take turns, and each best of five counts.
+          pahole, DWARF and pahole, with one thread and with two. Commands take turns, and the best of three counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
           bfd and lld; and the disk that 64 variants need beside their own size.
 measure   our own cost of a run, from spawn to stored sample, beside `hyperfine -N`, on a program that does nothing.
@@ -72,7 +72,7 @@ image() {
     command -v pahole >/dev/null || { echo "bench.sh: pahole is missing (apt-get install dwarves)" >&2; exit 4; }
     rm -f "$work/turns"
     local scan="$straddle scan"
-    turns 5 \
+    turns 3 \
         "names: straddle scan --types none" "$scan --types none $image" \
         "nm -S" "nm -S $image" \
         "BTF: straddle scan --types btf" "$scan --types btf $image" \

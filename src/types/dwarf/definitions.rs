@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::layout::Builder;
 use super::lines::Files;
-use super::scopes::{Cursor, Scopes, open_type, walk};
+use super::scopes::{Cursor, Looks, Scopes, open_type, walk};
 use super::shape::Shapes;
 use super::units::{At, Dwarf, Value};
 use super::{Skipped, skip};
@@ -72,7 +72,7 @@ type OfUnit = (Scopes, bool, Vec<(At, String, Option<u64>)>);
 
 fn in_unit(dwarf: &Dwarf<'_>, number: u32, wanted: &(dyn Fn(&str) -> bool + Sync)) -> OfUnit {
     let mut named: Vec<(At, &str, bool)> = Vec::new();
-    let walked = walk(dwarf, number, |entries, at, abbreviation| {
+    let walked = walk(dwarf, number, Looks::Types, |entries, at, abbreviation| {
         let tag = abbreviation.tag();
         if !open_type(tag) && tag != DW_TAG_typedef {
             return entries.skip_attributes(abbreviation.attributes()).ok();

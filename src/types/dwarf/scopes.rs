@@ -1,6 +1,6 @@
 //! Every entry of a unit in turn, and which of them names are written behind: namespaces, and types that hold types.
 
-use gimli::{Abbreviation, DwLang, EntriesRaw, UnitOffset};
+use gimli::{Abbreviation, AttributeSpecification, AttributeValue, DwLang, EntriesRaw, UnitOffset};
 
 use super::sections::Slice;
 use super::units::{At, Dwarf, Unit, checked};
@@ -29,20 +29,30 @@ pub(super) struct Walked {
     pub(super) whole: bool,
 }
 
-/// Passes every entry of a unit. `each` must read or skip the attributes; `None` from it ends the walk as damage does.
+/// What a walk looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looks {
+    Variables,
+    Types,
+}
+
+/// Passes every entry of a unit that may hold what is looked for. `each` must read or skip the attributes; `None` from it
+/// ends the walk as damage does.
 pub(super) fn walk<'d>(
     dwarf: &Dwarf<'d>,
     number: u32,
+    looks: Looks,
     each: impl FnMut(&mut Cursor<'_, 'd>, At, &Abbreviation) -> Option<()>,
 ) -> Walked {
     let mut walked = Walked::default();
-    walked.whole = through(dwarf, number, &mut walked.scopes, each).is_some();
+    walked.whole = through(dwarf, number, looks, &mut walked.scopes, each).is_some();
     walked
 }
 
 fn through<'d>(
     dwarf: &Dwarf<'d>,
     number: u32,
+    looks: Looks,
     scopes: &mut Scopes,
     mut each: impl FnMut(&mut Cursor<'_, 'd>, At, &Abbreviation) -> Option<()>,
 ) -> Option<()> {
@@ -53,8 +63,10 @@ fn through<'d>(
     let scoped = scoped(unit);
     let mut open: Vec<(isize, u32)> = Vec::new();
     let mut entries = unit.header.entries_raw(&unit.abbreviations, None).ok()?;
+    // The depth that the cursor counts from.
+    let mut lifted = 0;
     while !entries.is_empty() {
-        let (offset, depth) = (entries.next_offset(), entries.next_depth());
+        let (offset, depth) = (entries.next_offset(), lifted + entries.next_depth());
         let Some(abbreviation) = entries.read_abbreviation().ok()? else {
             if scoped && let Some((_, scope)) = open.pop_if(|(inside, _)| depth == *inside) {
                 scopes.close(scope, offset);
@@ -64,10 +76,48 @@ fn through<'d>(
         if scoped && abbreviation.has_children() && holds_names(abbreviation.tag()) {
             open.push((depth + 1, scopes.open(offset, open.last().map(|(_, scope)| *scope))));
         }
-        checked(abbreviation.attributes())?;
+        let attributes = checked(abbreviation.attributes())?;
+        if abbreviation.has_children() && barren(abbreviation.tag(), looks, scoped) {
+            if let Some(next) = sibling(&mut entries, attributes)? {
+                entries = unit.header.entries_raw(&unit.abbreviations, Some(next)).ok()?;
+                lifted = depth;
+            }
+            continue;
+        }
         each(&mut entries, At { unit: number, offset }, abbreviation)?;
     }
     Some(())
+}
+
+/// Whether nothing that is looked for can be inside: types that are no structs, and the calls of optimised code, which
+/// are a large part of all entries. A struct of C holds no variable.
+fn barren(tag: gimli::DwTag, looks: Looks, scoped: bool) -> bool {
+    match tag {
+        gimli::DW_TAG_enumeration_type
+        | gimli::DW_TAG_array_type
+        | gimli::DW_TAG_subroutine_type
+        | gimli::DW_TAG_call_site
+        | gimli::DW_TAG_GNU_call_site => true,
+        _ => looks == Looks::Variables && !scoped && open_type(tag),
+    }
+}
+
+/// Passes the attributes of an entry. `Some(None)`: where the next one beside it stands is not told.
+fn sibling(entries: &mut Cursor<'_, '_>, attributes: &[AttributeSpecification]) -> Option<Option<UnitOffset>> {
+    let Some(place) = attributes.iter().position(|a| a.name() == gimli::DW_AT_sibling) else {
+        entries.skip_attributes(attributes).ok()?;
+        return Some(None);
+    };
+    let (before, rest) = attributes.split_at_checked(place)?;
+    let (own, after) = rest.split_first()?;
+    entries.skip_attributes(before).ok()?;
+    let value = entries.read_attribute(*own).ok()?.value();
+    entries.skip_attributes(after).ok()?;
+    // Only forward: damage must not make a walk without end.
+    Some(match value {
+        AttributeValue::UnitRef(next) => Some(next).filter(|next| *next > entries.next_offset()),
+        _ => None,
+    })
 }
 
 /// C has one scope for all types, also for those that are written inside another one.

@@ -134,6 +134,9 @@ impl<'d> Dwarf<'d> {
         if !Dwarf::may_be_split(sections) {
             return Vec::new();
         }
+        if !may_be_split(sections) {
+            return Vec::new();
+        }
         let dwarf = Dwarf::main(sections, &mut Skipped::new());
         let mut all: Vec<_> = (0..)
             .zip(&dwarf.units)
@@ -403,6 +406,20 @@ fn every<'d>(
     }
 }
 
+/// Whether the headers leave it open that units have another half. All abbreviations of a kernel are a tenth of a
+/// second: too much to learn that there is none. Before DWARF 5 what a skeleton has an address of is in `.debug_addr`.
+fn may_be_split(sections: &DebugSections<'_>) -> bool {
+    let info = EndianSlice::new(&sections.main.info, sections.endian);
+    let (mut units, mut found) = (DebugInfo::from(info).units(), false);
+    let older = !sections.main.addresses.is_empty();
+    every(
+        || units.next(),
+        &mut Skipped::new(),
+        |header| found |= matches!(header.type_(), UnitType::Skeleton(_)) || (header.version() < 5 && older),
+    );
+    found
+}
+
 /// Abbreviations by where they lie in memory. Each table ends before the next one that a unit names: tables of real
 /// files do not overlap, and a thousand that are each other's tails would be read a thousand times.
 fn abbreviations(mut starts: Vec<Slice<'_>>) -> BTreeMap<usize, Option<Arc<Abbreviations>>> {
@@ -415,8 +432,9 @@ fn abbreviations(mut starts: Vec<Slice<'_>>) -> BTreeMap<usize, Option<Arc<Abbre
     let read = |&(table, end): &(Slice<'_>, usize)| {
         let mut table = table;
         table.truncate(table.len().min(end.saturating_sub(place(&table)))).ok()?;
-        let table = DebugAbbrev::from(table).abbreviations(DebugAbbrevOffset(0));
-        Some(Arc::new(table.ok()?))
+        let table = DebugAbbrev::from(table).abbreviations(DebugAbbrevOffset(0)).ok()?;
+        // A copy has no room to spare: a kernel has a hundred megabytes of them.
+        Some(Arc::new(table.clone()))
     };
     tables.par_iter().map(|table| (place(&table.0), read(table))).collect::<Vec<_>>().into_iter().collect()
 }

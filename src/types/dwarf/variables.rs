@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::layout::Builder;
 use super::lines::Files;
-use super::scopes::{Scopes, Walked, walk};
+use super::scopes::{Looks, Scopes, Walked, walk};
 use super::units::{At, Dwarf, Entry};
 use super::{Skipped, skip};
 use crate::types::Variable;
@@ -32,10 +32,10 @@ pub(super) fn find(dwarf: &Dwarf<'_>, skipped: &mut Skipped) -> (Vec<Scopes>, Ve
     (scopes.collect(), all)
 }
 
-/// Function-local statics lie deep inside, so every entry is passed; nearly all are skipped unread.
+/// Function-local statics lie deep inside, so functions are walked to their last entry; nearly all are skipped unread.
 fn in_unit(dwarf: &Dwarf<'_>, number: u32) -> (Walked, Vec<AtAddress>) {
     let mut found = Vec::new();
-    let walked = walk(dwarf, number, |entries, at, abbreviation| {
+    let walked = walk(dwarf, number, Looks::Variables, |entries, at, abbreviation| {
         let attributes = abbreviation.attributes();
         if abbreviation.tag() != DW_TAG_variable || !attributes.iter().any(|a| a.name() == DW_AT_location) {
             return entries.skip_attributes(attributes).ok();
