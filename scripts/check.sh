@@ -26,7 +26,7 @@ part() { # NAME COMMAND…
 }
 
 # Debian package, and the command or file that shows it is there.
-needed=(gcc:gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang git:git cmake:cmake
+needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang git:git cmake:cmake
     libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {

@@ -12,6 +12,7 @@ mod cases;
 mod cycle;
 mod diff;
 mod exit_codes;
+mod heat;
 mod link;
 mod matrix;
 mod measure;
