@@ -10,9 +10,9 @@ usage: scripts/calibrate.sh sim
 sim   2,000 simulated campaigns for each truth and noise, and what other methods say of the same worlds (about ten
       minutes on two cores).
 real  triages of real programs whose truth is known, one at a time; nothing else should run on the machine. WHAT, by
-      default all of it (about an hour and a half):
+      default all of it (about an hour):
         aa        Lua against Lua with 24 bytes that nothing reads, 59 times: no code effect
-        spin      Lua with a loop that costs 5, 2 and 1 %, 20 times each
+        spin      Lua with a loop that costs 5, 2 and 1 %, 10 times each
         fixtures  the first link order of six of fixtures/, 20 times each
       Each triage has a seed of its own. Those that stand in programs/calibration/real.tsv are not run again: a run that
       was cut goes on, and removing the file starts anew. STRADDLE names another binary of straddle.
@@ -126,7 +126,7 @@ measure() { # WHAT
     spin)
         all=$(turns)
         for percent in 5 2 1; do lua "spin-$percent" "-DSPIN=$((all * percent / 100))"; done
-        for seed in {1..20}; do
+        for seed in {1..10}; do
             for percent in 5 2 1; do once "spin-$percent" "$seed" --budget 50s "$real/spin-$percent"; done
         done
         ;;

@@ -26,7 +26,7 @@ part() { # NAME COMMAND…
 }
 
 # Debian package, and the command or file that shows it is there.
-needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang git:git cmake:cmake
+needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang dwarves:pahole git:git cmake:cmake
     libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {
@@ -65,9 +65,17 @@ seeds() {
     local at=tests/fuzz/corpus cc=(gcc -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables)
     local c='int one = 1, zero; const int four = 4; int g(void) { return one + zero; } int f(void) { return g() + four; }'
     local typed='struct n { struct n *next; _Atomic int hits[4]; union { long l; char c : 3; }; } n[2]; static volatile int v[3];'
-    mkdir -p "$at"/{elf,map,object,record}
+    mkdir -p "$at"/{btf,elf,map,object,record}
     gcc -g -O1 -c fixtures/common/table.c -o "$at/elf/object"
     gcc -g -fdebug-types-section -fPIC -shared -nostdlib -xc - -o "$at/elf/types" <<<"$typed"
+    # The fuzz target's first byte says how the rest is used: 0, as it is.
+    gcc -g -c -xc - -o "$at/elf/btf" <<<"${typed/_Atomic/const}"
+    pahole -J "$at/elf/btf"
+    strip -g "$at/elf/btf"
+    objcopy -O binary --only-section=.BTF --set-section-flags .BTF=alloc "$at/elf/btf" "$at/btf/raw"
+    { printf '\0'; cat "$at/btf/raw"; } >"$at/btf/pahole"
+    rm "$at/btf/raw"
+    ! command -v clang >/dev/null || { printf '\0'; clang -target bpfeb -g -xc -c - -o - <<<"${typed/_Atomic/const}"; } >"$at/btf/bpfeb"
     gcc -O1 -fPIC -shared -nostdlib fixtures/common/table.c -o "$at/elf/shared"
     "${cc[@]}" -m32 -xc -c - -o "$at/elf/object32" <<<"$c"
     "${cc[@]}" -xc -c - -o "$at/object/object" <<<"$c"

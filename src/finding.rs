@@ -42,6 +42,54 @@ pub struct Subject {
     pub line: Option<u32>,
 }
 
+/// So many of so many places, exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Share {
+    pub at: u64,
+    pub of: u64,
+}
+
+impl Share {
+    /// Which of two is larger, without rounding.
+    #[must_use]
+    pub fn cmp_exact(self, other: Share) -> std::cmp::Ordering {
+        let cross = |a: Share, b: Share| u128::from(a.at) * u128::from(b.of);
+        cross(self, other).cmp(&cross(other, self))
+    }
+}
+
+/// What becomes of one span over all the places it may get: an object over all shifts upstream in its section, a member
+/// over all bases of its object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sensitivity {
+    /// Places: one for each step of the alignment in a line.
+    pub of: u64,
+    /// Places at which it lies on two lines though it fits one.
+    pub straddles: u64,
+    /// Places at which it is on a line with something contended, or with one of the finding's others.
+    pub meets: u64,
+    /// Places at which it does either.
+    pub either: u64,
+}
+
+impl Sensitivity {
+    /// Places at which it does either.
+    #[must_use]
+    pub fn share(self) -> Share {
+        Share { at: self.either, of: self.of }
+    }
+}
+
+/// Another way to follow an advice, and its price.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Alternative {
+    pub advice: String,
+    /// Of the whole object, in bytes, and in lines when it begins on one.
+    pub size: u64,
+    pub lines: u64,
+    pub cost_bytes: u64,
+}
+
 /// One thing worth a look, with its evidence and what to do. JSON as in `straddle.scan/1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -57,4 +105,27 @@ pub struct Finding {
     pub advice: String,
     /// What following the advice would cost, in bytes; `null` is unknown.
     pub cost_bytes: Option<u64>,
+    pub alternatives: Vec<Alternative>,
+    /// `null`: its place does not depend on what is upstream, or is not known.
+    pub sensitivity: Option<Sensitivity>,
+}
+
+impl Finding {
+    /// With nothing said yet but what it is about.
+    #[must_use]
+    pub fn about(rule: &'static str, severity: Severity, evidence: Evidence, subject: Subject) -> Finding {
+        Finding {
+            rule,
+            severity,
+            evidence,
+            subject,
+            others: Vec::new(),
+            readers: None,
+            writers: None,
+            advice: String::new(),
+            cost_bytes: None,
+            alternatives: Vec::new(),
+            sensitivity: None,
+        }
+    }
 }

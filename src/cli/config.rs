@@ -9,6 +9,8 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::measure::record::Better;
+use crate::measure::workload::WORKERS;
+use crate::rules::{self, Allow};
 
 /// The file as written. Unknown keys are errors: a misspelt key must not be ignored in silence.
 #[derive(Debug, Default, Deserialize)]
@@ -16,6 +18,16 @@ use crate::measure::record::Better;
 struct File {
     build: Build,
     run: Run,
+    allow: Vec<Deliberate>,
+}
+
+/// `[[allow]]`: the rule's name and whom it is allowed to, and why.
+#[derive(Debug, Deserialize)]
+struct Deliberate {
+    #[serde(rename = "why")]
+    _why: String,
+    #[serde(flatten)]
+    rules: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -32,16 +44,35 @@ struct Build {
 #[serde(deny_unknown_fields, default)]
 struct Run {
     command: Option<String>,
-    metric: Option<OneOrMany>,
-    better: Option<Better>,
+    metric: Option<OneOrMany<String>>,
+    better: Option<OneOrMany<Better>>,
     cpus: Option<String>,
+    workers: Option<OneOrMany<Count>>,
+    decides: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
+enum OneOrMany<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    fn list(self) -> Vec<T> {
+        match self {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        }
+    }
+}
+
+/// A worker count: `2`, or `"50%"` of the CPUs.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Count {
+    Number(u32),
+    Share(String),
 }
 
 /// What the command line says; `None` leaves the file's word.
@@ -54,8 +85,10 @@ pub struct Overrides {
     pub link: Option<String>,
     pub workload: Vec<String>,
     pub metric: Vec<String>,
-    pub better: Option<Better>,
+    pub better: Vec<Better>,
     pub cpus: Option<String>,
+    pub workers: Vec<String>,
+    pub decides: Option<u32>,
 }
 
 /// The two versions.
@@ -76,8 +109,13 @@ pub struct Case {
     pub workload: String,
     /// The first decides.
     pub metrics: Vec<String>,
-    pub better: Better,
+    /// One for all metrics, or one for each; empty: lower.
+    pub better: Vec<Better>,
     pub cpus: Option<String>,
+    /// The worker counts of a sweep, as they are written; empty: there is none.
+    pub workers: Vec<String>,
+    /// The worker count whose row decides alone.
+    pub decides: Option<u32>,
 }
 
 /// Resolves a case folder (or its `straddle.toml`, or the one in the current folder, or none) and the flags.
@@ -108,13 +146,36 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         shlex::try_join(flags.workload.iter().map(String::as_str))
             .map_err(|e| Error::input(doing(), format!("the workload cannot be quoted: {e}")))?
             .replace("'{bin}'", "{bin}")
+            .replace("'{workers}'", WORKERS)
     };
-    let metrics = match (flags.metric.is_empty(), file.run.metric) {
-        (false, _) => flags.metric.clone(),
-        (true, Some(OneOrMany::Many(list))) if !list.is_empty() => list,
-        (true, Some(OneOrMany::One(one))) => vec![one],
-        _ => vec!["wall".to_string()],
+    let or = |flag: &[String], file: Option<Vec<String>>| match flag {
+        [] => file.unwrap_or_default(),
+        flag => flag.to_vec(),
     };
+    let mut metrics = or(&flags.metric, file.run.metric.map(OneOrMany::list));
+    if metrics.is_empty() {
+        metrics.push("wall".to_string());
+    }
+    let counts = file.run.workers.map(|counts| {
+        let word = |count| match count {
+            Count::Number(n) => n.to_string(),
+            Count::Share(word) => word,
+        };
+        counts.list().into_iter().map(word).collect()
+    });
+    let workers = or(&flags.workers, counts);
+    match (workers.is_empty(), workload.contains(WORKERS)) {
+        (true, true) => {
+            return Err(missing("worker count for {workers}", "`workers = [1, 2]` under [run], or --workers 1,2"));
+        }
+        (false, false) => {
+            let problem = "worker counts are given, but the workload takes none";
+            return Err(
+                Error::input(doing(), problem).hint("put {workers} into the command: {bin} --threads {workers}")
+            );
+        }
+        _ => {}
+    }
     Ok(Case {
         name: name(case, &trees),
         trees,
@@ -122,9 +183,38 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
         link: flags.link.clone().or(file.build.link).or_else(|| cargo?.link),
         workload,
         metrics,
-        better: flags.better.or(file.run.better).unwrap_or(Better::Lower),
+        better: match (flags.better.is_empty(), file.run.better) {
+            (true, Some(better)) => better.list(),
+            _ => flags.better.clone(),
+        },
         cpus: flags.cpus.clone().or(file.run.cpus),
+        workers,
+        decides: flags.decides.or(file.run.decides),
     })
+}
+
+/// The layouts that are meant: `[[allow]]` of the file that is given, or of the one in the current folder.
+///
+/// # Errors
+/// When the file cannot be read, or allows what no rule is called.
+pub fn allowed(rules: Option<&Path>) -> Result<Vec<Allow>> {
+    let path = match rules {
+        Some(path) => path.to_path_buf(),
+        None => match locate(None)? {
+            Some(path) => path,
+            None => return Ok(Vec::new()),
+        },
+    };
+    let file = parse(&path, &crate::open::text(&path)?)?;
+    let mut allow = Vec::new();
+    for (rule, name) in file.allow.into_iter().flat_map(|a| a.rules) {
+        if !rules::NAMES.contains(&rule.as_str()) {
+            let problem = format!("`{rule}` under [[allow]] is no rule");
+            return Err(Error::input(format!("reading {}", path.display()), problem).hint(rules::NAMES.join(", ")));
+        }
+        allow.push(Allow { rule, name });
+    }
+    Ok(allow)
 }
 
 /// How a workload that cargo builds and runs is built alone.
@@ -307,6 +397,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_allowed_names_a_rule_and_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("straddle.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            allowed(Some(&path))
+        };
+        let allow = read("[[allow]]\nstraddle = \"vm_area_struct.vm_lock\"\nwhy = \"two lines on purpose\"\n").unwrap();
+        let want = Allow { rule: "straddle".to_string(), name: "vm_area_struct.vm_lock".to_string() };
+        assert_eq!(allow, [want]);
+        for (text, says) in
+            [("[[allow]]\nstraddle = \"x\"\n", "why"), ("[[allow]]\nstradle = \"x\"\nwhy = \"y\"", "stradle")]
+        {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("straddle.toml"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_workload_keeps_its_quotes_and_its_placeholder() {
         let tree = tempfile::tempdir().unwrap();
         let flags = Overrides {
@@ -321,5 +430,34 @@ mod tests {
         let case = resolve(Some(&toml), &flags).unwrap();
         assert_eq!(case.workload, "{bin} 'a b'");
         assert_eq!(case.metrics, ["wall"]);
+        assert_eq!((case.workers.len(), case.better.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_sweep_is_read_and_must_reach_the_command() {
+        let tree = tempfile::tempdir().unwrap();
+        let flags = |workload: &[&str], workers: &[&str]| Overrides {
+            base: Some(tree.path().into()),
+            patched: Some(tree.path().into()),
+            build: Some("make".into()),
+            workload: workload.iter().map(|w| (*w).to_owned()).collect(),
+            workers: workers.iter().map(|w| (*w).to_owned()).collect(),
+            ..Overrides::default()
+        };
+        let toml = tree.path().join("straddle.toml");
+        let run = "[run]\ncommand = \"{bin} {workers}\"\nworkers = [1, \"50%\"]\ndecides = 1\nbetter = [\"higher\", \"lower\"]\n";
+        std::fs::write(&toml, run).unwrap();
+        let case = resolve(Some(&toml), &flags(&[], &[])).unwrap();
+        assert_eq!((case.workers, case.decides), (vec!["1".to_owned(), "50%".to_owned()], Some(1)));
+        assert_eq!(case.better, [Better::Higher, Better::Lower]);
+        let case = resolve(Some(&toml), &flags(&["{bin}", "-t", "{workers}"], &["4"])).unwrap();
+        assert_eq!((case.workload.as_str(), case.workers), ("{bin} -t {workers}", vec!["4".to_owned()]));
+        let says = |workload: &[&str], workers: &[&str], what: &str| {
+            std::fs::write(&toml, "").unwrap();
+            let error = resolve(Some(&toml), &flags(workload, workers)).unwrap_err().to_string();
+            assert!(error.contains(what) && error.lines().count() == 1, "{error}");
+        };
+        says(&["{bin}"], &["1", "2"], "the workload takes none");
+        says(&["{bin}", "{workers}"], &[], "no worker count for {workers}");
     }
 }

@@ -10,6 +10,7 @@ mod pool;
 pub mod progress;
 pub mod scan;
 pub mod triage;
+pub mod type_view;
 pub mod types;
 pub mod variants;
 pub mod verdict;
@@ -41,6 +42,7 @@ struct Cli {
 enum Command {
     Triage(triage::TriageArgs),
     Scan(scan::ScanArgs),
+    Type(type_view::TypeArgs),
     Diff(diff::DiffArgs),
     Capture(capture::CaptureArgs),
     Variants(variants::VariantsArgs),
@@ -79,6 +81,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
     match &cli.command {
         Command::Triage(args) => triage::run(args, cli.quiet, out),
         Command::Scan(args) => scan::run(args, out),
+        Command::Type(args) => type_view::run(args, out),
         Command::Diff(args) => diff::run(args, out),
         Command::Capture(args) => capture::run(args, out),
         Command::Variants(args) => variants::run(args, cli.quiet, out),

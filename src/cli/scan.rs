@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use super::config;
 use super::format::Format;
 use super::pool::pool;
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
 use crate::image::Image;
+use crate::rules::{Ask, Names};
 use crate::units::LineSize;
 use crate::{open, report, rules};
 
@@ -18,29 +20,78 @@ pub struct ScanArgs {
     pub image: PathBuf,
     #[arg(long, value_enum, default_value_t, help = "How to write the result")]
     pub format: Format,
+    #[command(flatten)]
+    pub view: ViewArgs,
+    #[arg(long, value_name = "NAME", help = "Only this object: its lines byte by byte, with its neighbours")]
+    pub object: Option<String>,
+    #[arg(long, value_enum, default_value_t, help = "What comes first")]
+    pub sort: Sort,
+    #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
+    pub all: bool,
+}
+
+/// What `scan` and `type` have in common.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ViewArgs {
     #[arg(long, value_parser = line_size, value_name = "BYTES")]
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the image's machine)")]
     pub line: Option<LineSize>,
+    #[arg(long, help = "Pairs of lines too, as an adjacent-line prefetcher fetches them")]
+    pub double_cl: bool,
+    #[arg(long, value_name = "LIST")]
+    #[arg(help = "Only these objects and types: names and globs with commas between, or a file of them")]
+    pub hot: Option<String>,
     #[command(flatten)]
     pub types: TypesArgs,
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     #[arg(help = "Threads that read debug information [default: one a CPU]")]
     pub jobs: Option<u16>,
-    #[arg(long, help = "Every section and finding, not only the first (JSON is never cut)")]
-    pub all: bool,
+    #[arg(long, value_name = "FILE", help = "What is allowed on purpose (default: straddle.toml, where there is one)")]
+    pub rules: Option<PathBuf>,
+}
+
+/// `--sort`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sort {
+    /// The worst
+    #[default]
+    Severity,
+    /// What a change upstream would most likely put on a bad place, whether it lies well today or not
+    Fragile,
 }
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
+    let allow = config::allowed(args.view.rules.as_deref())?;
+    let hot = args.view.hot()?;
+    let ask = Ask {
+        line: args.view.line,
+        double_line: args.view.double_cl,
+        metadata: args.all,
+        fragile: args.sort == Sort::Fragile,
+        hot: hot.as_ref(),
+        object: args.object.as_deref(),
+        allow: &allow,
+    };
     let bytes = open::map(&args.image)?;
     let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let files = args.types.open()?;
+    let files = args.view.types.open()?;
     let source = files.source(&image)?;
-    let types = pool(args.jobs)?.install(|| source.read(&image))?;
-    let scan = rules::scan(&image, Some(&types), args.line)?;
+    let types = pool(args.view.jobs)?.install(|| source.read(&image))?;
+    let scan = rules::scan(&image, Some(&types), &ask)?;
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
+}
+
+impl ViewArgs {
+    /// A file where there is one of that name, else the list itself.
+    pub(super) fn hot(&self) -> Result<Option<Names>> {
+        let Some(list) = &self.hot else { return Ok(None) };
+        let path = std::path::Path::new(list);
+        let text = if path.is_file() { open::text(path)? } else { list.clone() };
+        Ok(Some(Names::parse(&text)))
+    }
 }
 
 /// For clap: `--line 64|128|256`.

@@ -52,8 +52,9 @@ impl TypesArgs {
             Tier::None => Want::Names,
         };
         if let (Want::Dwarf | Want::Names, Some((flag, _))) = (want, unused) {
-            return Err(Error::input("reading the command line", format!("{flag} and --types exclude each other"))
-                .hint("--types btf"));
+            let tier = if want == Want::Dwarf { "dwarf" } else { "none" };
+            let problem = format!("{flag} and --types {tier} exclude each other");
+            return Err(Error::input("reading the command line", problem).hint("--types btf"));
         }
         let file = |path: &Option<PathBuf>| path.as_deref().map(named).transpose();
         Ok(Opened { want, btf: file(&self.btf)?, base: file(&self.base_btf)? })

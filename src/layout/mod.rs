@@ -1,5 +1,7 @@
 //! Lines: who straddles one, who shares one, and the totals of each section.
 
+mod sensitivity;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -7,6 +9,8 @@ use serde::Serialize;
 
 use crate::objects::{Object, Objects, Space};
 use crate::units::LineSize;
+
+pub use sensitivity::{adjoining, meeting, most_on_a_line, occupancy, on_one_pair, sensitivity};
 
 /// The cache lines of an image's objects.
 #[derive(Debug)]
@@ -132,6 +136,15 @@ impl<'i> Lines<'i> {
     fn neighbourhood(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
         let range = self.mate_range(index).unwrap_or(0..0);
         self.apart.get(range).unwrap_or_default().iter().copied()
+    }
+
+    /// The objects before and after an object, and itself, as far as `near` holds; nested ones left out.
+    pub fn near(&self, index: u32, near: impl Fn(&u32) -> bool) -> impl Iterator<Item = u32> + '_ {
+        let at = self.apart.partition_point(|&i| i < index);
+        let (before, after) = self.apart.split_at_checked(at).unwrap_or_default();
+        let first = before.iter().rev().take_while(|i| near(i)).count();
+        let last = after.iter().take_while(|i| **i == index || near(i)).count();
+        self.apart.get(at - first..at + last).unwrap_or_default().iter().copied()
     }
 
     fn mate_range(&self, index: u32) -> Option<Range<usize>> {

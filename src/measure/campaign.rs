@@ -1,10 +1,11 @@
-//! The scheduler of rounds: every live cell once a round, neighbours side by side, in random order.
+//! The scheduler of rounds: every live cell once a round, neighbours side by side, in random order. In a sweep that is
+//! once for each worker count; neighbours have the same one.
 //!
 //! A comparison is made within a group (the four cells of a block, the two of a layout), so its runs stand beside each
 //! other in time, in random order; the groups of a round are in random order too. The as-built block, the
 //! twin and the aligned pair run in every round of the campaign, since they are compared with all others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::error::{Error, Result};
 use crate::measure::contamination::Judge;
 use crate::measure::gauges;
-use crate::measure::metric::MetricSpec;
+use crate::measure::metric::Metrics;
 use crate::measure::pilot;
 use crate::measure::record::{Cell, Group, Header, LookNote, Note, Outcome, Pilot, Record, Resumed, Sample};
 use crate::measure::run::{End, Job, RunResult, Runner};
@@ -107,6 +108,8 @@ pub struct Progress {
 pub struct Retired {
     pub group: Group,
     pub number: u32,
+    /// Of a sweep: with this worker count only.
+    pub workers: Option<u32>,
     pub reason: String,
 }
 
@@ -114,10 +117,11 @@ pub struct Retired {
 pub struct Campaign<R> {
     runner: R,
     writer: RecordWriter,
-    metric: MetricSpec,
+    metrics: Metrics,
     seed: u64,
     time_limit: Duration,
-    judge: Judge,
+    /// What waiting is usual depends on the worker count.
+    judges: BTreeMap<Option<u32>, Judge>,
     began: Instant,
     record: Record,
     /// What the record of a campaign that was cut holds and this one has not come to yet, in the order of the runs.
@@ -129,7 +133,7 @@ pub struct Campaign<R> {
     next_round: u32,
     standing: Vec<GroupCells>,
     retired: Vec<Retired>,
-    failures: HashMap<(Group, u32, Cell), Failures>,
+    failures: HashMap<(Row, Cell), Failures>,
     /// In words.
     last_failure: String,
     runs: u64,
@@ -143,17 +147,17 @@ impl<R: Runner> Campaign<R> {
         runner: R,
         writer: RecordWriter,
         header: Header,
-        metric: MetricSpec,
+        metrics: impl Into<Metrics>,
         seed: u64,
         time_limit: Duration,
     ) -> Campaign<R> {
         Campaign {
             runner,
             writer,
-            metric,
+            metrics: metrics.into(),
             seed,
             time_limit,
-            judge: Judge::new(gauges::tick()),
+            judges: BTreeMap::new(),
             began: Instant::now(),
             record: Record::new(header),
             past: VecDeque::new(),
@@ -177,7 +181,7 @@ impl<R: Runner> Campaign<R> {
         runner: R,
         writer: RecordWriter,
         past: Record,
-        metric: MetricSpec,
+        metrics: impl Into<Metrics>,
         seed: u64,
         time_limit: Duration,
     ) -> Campaign<R> {
@@ -185,7 +189,7 @@ impl<R: Runner> Campaign<R> {
         samples.sort_by_key(|s| s.order);
         let last =
             samples.last().map(|s| Duration::from_nanos(s.start_ns) + Duration::from_secs_f64(s.wall.clamp(0.0, 1e6)));
-        let mut campaign = Campaign::new(runner, writer, header, metric, seed, time_limit);
+        let mut campaign = Campaign::new(runner, writer, header, metrics, seed, time_limit);
         campaign.record.notes = notes;
         campaign.before = last.unwrap_or_default();
         campaign.past = samples.into();
@@ -289,25 +293,29 @@ impl<R: Runner> Campaign<R> {
         // A stream for each round: a resumed campaign draws the same orders.
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(u64::from(round) + 1);
-        let mut order: Vec<&GroupCells> = groups.iter().collect();
+        let counts = self.record.header.counts();
+        let mut order: Vec<(&GroupCells, Option<u32>)> =
+            groups.iter().flat_map(|group| counts.iter().map(move |workers| (group, *workers))).collect();
+        let planned = order.len();
         order.shuffle(&mut rng);
         let mut again = Vec::new();
         for attempt in 0..2 {
             let queue = if attempt == 0 { std::mem::take(&mut order) } else { std::mem::take(&mut again) };
-            for (done, &group) in queue.iter().enumerate() {
-                if self.retired.iter().any(|r| (r.group, r.number) == (group.group, group.number)) {
+            for (done, &(group, workers)) in queue.iter().enumerate() {
+                let row = (group.group, group.number, workers);
+                if self.retired.iter().any(|r| (r.group, r.number, r.workers) == row) {
                     continue;
                 }
                 let mut cells: Vec<&CellRef> = group.cells.iter().collect();
                 cells.shuffle(&mut rng);
-                match self.group(group, &cells, (round, attempt), stop)? {
+                match self.group(group, &cells, When { workers, round, attempt }, stop)? {
                     Neighbours::Stopped(reason) => return Ok(Ended::Stopped(reason)),
-                    Neighbours::Disturbed if attempt == 0 => again.push(group),
+                    Neighbours::Disturbed if attempt == 0 => again.push((group, workers)),
                     Neighbours::Disturbed | Neighbours::Clean => {}
                 }
                 let (runs, failed, contaminated) = (self.runs, self.failed, self.contaminated);
-                let (groups_done, elapsed) = (if attempt == 0 { done + 1 } else { groups.len() }, self.began.elapsed());
-                let groups = groups.len();
+                let (groups_done, elapsed) = (if attempt == 0 { done + 1 } else { planned }, self.began.elapsed());
+                let groups = planned;
                 progress(Progress { round, rounds_end, groups_done, groups, runs, failed, contaminated, elapsed });
             }
         }
@@ -315,13 +323,7 @@ impl<R: Runner> Campaign<R> {
     }
 
     /// Runs neighbours one after the other; nothing is written, judged or reported in between.
-    fn group(
-        &mut self,
-        group: &GroupCells,
-        cells: &[&CellRef],
-        when: (u32, u32),
-        stop: &StopToken,
-    ) -> Result<Neighbours> {
+    fn group(&mut self, group: &GroupCells, cells: &[&CellRef], when: When, stop: &StopToken) -> Result<Neighbours> {
         if let Some(past) = self.replay(group, when)? {
             return Ok(past);
         }
@@ -332,7 +334,8 @@ impl<R: Runner> Campaign<R> {
             if stopped.is_some() {
                 break;
             }
-            let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit: self.time_limit, stop };
+            let (binary, stack_offset) = (cell.path.as_path(), cell.stack_offset);
+            let job = Job { binary, workers: when.workers, stack_offset, time_limit: self.time_limit, stop };
             let run = self.runner.run(&job)?;
             if run.end == End::Stopped {
                 // Killed by us in the middle: it says nothing, neither of success nor of failure.
@@ -343,11 +346,11 @@ impl<R: Runner> Campaign<R> {
             let code = if group.group == Group::Twin { Cell::B0 } else { cell.cell };
             runs.push((code, run));
         }
-        let marks = self.judge.judge(&runs);
+        let marks = self.judges.entry(when.workers).or_insert_with(|| Judge::new(gauges::tick())).judge(&runs);
         for ((&cell, (_, run)), &contaminated) in cells.iter().zip(&runs).zip(&marks) {
             self.keep(group, cell, run, contaminated, when)?;
         }
-        self.give_up_if_hopeless(group)?;
+        self.give_up_if_hopeless(group, when.workers)?;
         Ok(match stopped {
             Some(reason) => Neighbours::Stopped(reason),
             None if marks.contains(&true) => Neighbours::Disturbed,
@@ -356,11 +359,13 @@ impl<R: Runner> Campaign<R> {
     }
 
     /// Takes from the past what it holds of these neighbours; `None`: not all of it, and they run now.
-    fn replay(&mut self, group: &GroupCells, (round, attempt): (u32, u32)) -> Result<Option<Neighbours>> {
+    fn replay(&mut self, group: &GroupCells, when: When) -> Result<Option<Neighbours>> {
         if !self.resuming {
             return Ok(None);
         }
-        let same = |s: &&Sample| (s.group, s.number, s.round, s.attempt) == (group.group, group.number, round, attempt);
+        let round = when.round;
+        let of = |s: &Sample| When { workers: s.workers, round: s.round, attempt: s.attempt };
+        let same = |s: &&Sample| (s.group, s.number, of(s)) == (group.group, group.number, when);
         let held = self.past.iter().take_while(same).count();
         let samples: Vec<Sample> = self.past.drain(..held).collect();
         let session = |s: &Sample| self.record.session(s.order);
@@ -372,7 +377,7 @@ impl<R: Runner> Campaign<R> {
             self.account(sample);
         }
         if whole {
-            self.give_up_if_hopeless(group)?;
+            self.give_up_if_hopeless(group, when.workers)?;
             return Ok(Some(if disturbed { Neighbours::Disturbed } else { Neighbours::Clean }));
         }
         if let Some(next) = self.past.front() {
@@ -398,13 +403,16 @@ impl<R: Runner> Campaign<R> {
         cell: &CellRef,
         run: &RunResult,
         contaminated: bool,
-        (round, attempt): (u32, u32),
+        when: When,
     ) -> Result<()> {
-        let value = pilot::read(&self.metric, run);
+        let When { workers, round, attempt } = when;
+        let value = pilot::read(&self.metrics.decides, run);
+        let also = self.metrics.also.iter().map(|metric| pilot::read(metric, run).ok()).collect();
         let sample = Sample {
             group: group.group,
             number: group.number,
             cell: cell.cell,
+            workers,
             round,
             attempt,
             order: self.runs,
@@ -416,6 +424,7 @@ impl<R: Runner> Campaign<R> {
                 (Err(why), _) => Outcome::Failed(why.clone()),
             },
             value: value.as_ref().ok().copied(),
+            also,
             wall: run.wall,
             user: run.user,
             sys: run.sys,
@@ -436,7 +445,7 @@ impl<R: Runner> Campaign<R> {
 
     /// Counts a run that is in the record.
     fn account(&mut self, sample: Sample) {
-        let key = (sample.group, sample.number, sample.cell);
+        let key = ((sample.group, sample.number, sample.workers), sample.cell);
         if sample.outcome == Outcome::Ok {
             self.failures.insert(key, Failures::HasRun);
         } else {
@@ -456,24 +465,36 @@ impl<R: Runner> Campaign<R> {
     }
 
     /// Ends the campaign when too many runs fail, and a group when one of its cells never runs.
-    fn give_up_if_hopeless(&mut self, group: &GroupCells) -> Result<()> {
+    fn give_up_if_hopeless(&mut self, group: &GroupCells, workers: Option<u32>) -> Result<()> {
         let doing = || format!("running `{}`", self.record.header.command);
         if self.failed >= FAILURES && self.failed * FAILURES_ONE_IN >= self.runs {
             let problem = format!("{} of {} runs failed; the last one {}", self.failed, self.runs, self.last_failure);
             return Err(Error::input(doing(), problem));
         }
         let dead = |c: &&CellRef| {
-            let failures = self.failures.get(&(group.group, group.number, c.cell));
+            let failures = self.failures.get(&((group.group, group.number, workers), c.cell));
             matches!(failures, Some(Failures::Never(n)) if *n >= DEAD_AFTER)
         };
         let Some(cell) = group.cells.iter().find(dead) else { return Ok(()) };
-        let reason = format!("{:?} failed {DEAD_AFTER} times and never ran: it {}", cell.cell, self.last_failure);
+        let at = workers.map_or_else(String::new, |n| format!(" with {n} workers"));
+        let reason = format!("{:?}{at} failed {DEAD_AFTER} times and never ran: it {}", cell.cell, self.last_failure);
         if group.stands() {
             return Err(Error::input(doing(), format!("{}: {reason}", group.name())));
         }
-        self.retired.push(Retired { group: group.group, number: group.number, reason });
+        self.retired.push(Retired { group: group.group, number: group.number, workers, reason });
         Ok(())
     }
+}
+
+/// Neighbours by group, number and worker count.
+type Row = (Group, u32, Option<u32>);
+
+/// Which runs of a group.
+#[derive(Clone, Copy, PartialEq)]
+struct When {
+    workers: Option<u32>,
+    round: u32,
+    attempt: u32,
 }
 
 /// How a group of neighbours went.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 /// More CPUs than Linux can be built for (CONFIG_NR_CPUS is at most 8192).
 pub const MAX_CPUS: usize = 8192;
 
-/// How many CPUs are used when the user names none.
+/// How many CPUs are used when the user names none and no more workers.
 const DEFAULT_COUNT: usize = 2;
 
 /// A set of CPUs by number, sorted, none twice, never empty.
@@ -57,12 +57,12 @@ impl CpuSet {
         Ok(CpuSet((0..MAX_CPUS as u32).filter(bit).collect()))
     }
 
-    /// The set to run on: the user's, which must be allowed, or [`choose`]'s.
-    pub fn resolve(wanted: Option<&str>) -> Result<CpuSet> {
+    /// The set to run on: the user's, which must be allowed, or [`choose`]'s for so many workers.
+    pub fn resolve(wanted: Option<&str>, workers: u32) -> Result<CpuSet> {
         let allowed = CpuSet::allowed()?;
         let Some(text) = wanted else {
             let seats: Vec<Seat> = allowed.0.iter().map(|&cpu| seat(cpu)).collect();
-            return Ok(choose(&seats));
+            return Ok(choose(&seats, (workers as usize).max(DEFAULT_COUNT)));
         };
         let set: CpuSet = text.parse()?;
         match set.0.iter().find(|c| !allowed.0.contains(c)) {
@@ -75,27 +75,28 @@ impl CpuSet {
     }
 }
 
-/// Two threads of two cores of one package; not CPU 0's core where there are enough others, since most interrupts go
-/// there.
+/// So many threads of as many cores, of one package first; not CPU 0's core where there are enough others, since most
+/// interrupts go there. SMT siblings come last.
 #[must_use]
-pub fn choose(allowed: &[Seat]) -> CpuSet {
+pub fn choose(allowed: &[Seat], count: usize) -> CpuSet {
     let mut cores: Vec<Seat> = Vec::new();
     for &seat in allowed {
         if !cores.iter().any(|c| c.core == seat.core) {
             cores.push(seat);
         }
     }
-    if cores.len() > DEFAULT_COUNT {
+    if cores.len() > count {
         cores.retain(|c| c.core != 0);
     }
     // The package with the most free cores, the first of equals.
     let room = |c: &Seat| cores.iter().filter(|o| o.package == c.package).count();
     let best = cores.iter().rev().max_by_key(|c| room(c)).map(|c| c.package);
     let mut chosen: Vec<u32> =
-        cores.iter().filter(|c| Some(c.package) == best).chain(&cores).map(|c| c.cpu).collect::<Vec<_>>();
-    chosen.truncate(DEFAULT_COUNT);
+        cores.iter().filter(|c| Some(c.package) == best).chain(&cores).chain(allowed).map(|c| c.cpu).collect();
+    let mut known = std::collections::BTreeSet::new();
+    chosen.retain(|&cpu| known.insert(cpu));
+    chosen.truncate(count);
     chosen.sort_unstable();
-    chosen.dedup();
     CpuSet(chosen)
 }
 
@@ -150,14 +151,20 @@ mod tests {
 
     #[test]
     fn two_cores_of_one_package_with_idle_siblings() {
-        assert_eq!(choose(&seats(&[(0, 0, 0)])).numbers(), [0]);
-        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 1)])).numbers(), [0, 1]);
+        assert_eq!(choose(&seats(&[(0, 0, 0)]), 2).numbers(), [0]);
+        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 1)]), 2).numbers(), [0, 1]);
         // Two cores of two threads each.
-        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 0), (2, 0, 2), (3, 0, 2)])).numbers(), [0, 2]);
+        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 0), (2, 0, 2), (3, 0, 2)]), 2).numbers(), [0, 2]);
         // Four cores: CPU 0 is left to interrupts.
-        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 0, 3)])).numbers(), [1, 2]);
+        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 0, 3)]), 2).numbers(), [1, 2]);
         // Two sockets whose numbers alternate.
-        assert_eq!(choose(&seats(&[(0, 0, 0), (1, 1, 1), (2, 0, 2), (3, 1, 3)])).numbers(), [1, 3]);
+        let two = [(0, 0, 0), (1, 1, 1), (2, 0, 2), (3, 1, 3)];
+        assert_eq!(choose(&seats(&two), 2).numbers(), [1, 3]);
+        assert_eq!(choose(&seats(&two), 3).numbers(), [1, 2, 3]);
+        // Siblings only where all cores are taken.
+        let smt = seats(&[(0, 0, 0), (1, 0, 0), (2, 0, 2), (3, 0, 2)]);
+        assert_eq!([3, 9].map(|n| choose(&smt, n).numbers().len()), [3, 4]);
+        assert_eq!(choose(&smt, 3).numbers(), [0, 1, 2]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::error::{Error, Result};
-use crate::measure::record::{Better, Metric};
+use crate::measure::record::{Better, MOST_ROWS, Metric};
 use crate::measure::run::RunResult;
 
 /// A compiled pattern larger than this is a mistake, not a metric.
@@ -29,6 +29,52 @@ enum Source {
     Cpu,
     Rss,
     Stdout(Regex),
+}
+
+/// All that is read from a run.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    pub decides: MetricSpec,
+    /// Shown beside it.
+    pub also: Vec<MetricSpec>,
+}
+
+impl From<MetricSpec> for Metrics {
+    fn from(decides: MetricSpec) -> Metrics {
+        Metrics { decides, also: Vec::new() }
+    }
+}
+
+impl Metrics {
+    /// The first of `specs` decides. `better` is one word for all of them or one for each; what a run costs is better
+    /// lower in any case, unless it decides or has a word of its own.
+    pub fn parse(specs: &[String], better: &[Better]) -> Result<Metrics> {
+        let doing = || format!("reading the metrics {}", specs.join(", "));
+        if specs.len() > MOST_ROWS {
+            return Err(Error::input(doing(), format!("there are more than {MOST_ROWS}")));
+        }
+        if let Some(twice) = specs.iter().enumerate().find(|(at, spec)| specs.iter().take(*at).any(|s| s == *spec)) {
+            return Err(Error::input(doing(), format!("`{}` comes twice", twice.1)));
+        }
+        let first = better.first().copied().unwrap_or(Better::Lower);
+        if better.len() > 1 && better.len() != specs.len() {
+            let problem = format!("{} directions are given for {} metrics", better.len(), specs.len());
+            return Err(Error::input(doing(), problem).hint("name one for all, or one for each"));
+        }
+        let each = specs.iter().enumerate().map(|(at, spec)| {
+            let word = match better.get(at) {
+                Some(word) => *word,
+                None if spec.starts_with("stdout:") => first,
+                None => Better::Lower,
+            };
+            MetricSpec::parse(spec, word)
+        });
+        let mut all = each.collect::<Result<Vec<_>>>()?;
+        if all.is_empty() {
+            return MetricSpec::parse("wall", first).map(Metrics::from);
+        }
+        Ok(Metrics { decides: all.remove(0), also: all })
+    }
 }
 
 impl MetricSpec {
@@ -135,6 +181,21 @@ mod tests {
         assert_eq!(read("stdout:^ns ([0-9.]+)$", "ns 1.5\nns 2.5\ntotal 9\n"), Ok(2.5));
         assert_eq!(read("stdout:x=(\\S+)", "x=1e3"), Ok(1000.0));
         assert_eq!(read("wall", ""), Ok(0.5));
+    }
+
+    #[test]
+    fn one_word_says_which_way_is_better_or_one_for_each_metric() {
+        use Better::{Higher, Lower};
+        let specs = ["stdout:ops (.*)", "stdout:hits (.*)", "rss"].map(str::to_owned);
+        let of = |better: &[Better]| {
+            let all = Metrics::parse(&specs, better).unwrap();
+            [&all.decides].into_iter().chain(&all.also).map(|m| m.metric().better).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[]), [Lower; 3]);
+        assert_eq!(of(&[Higher]), [Higher, Higher, Lower]);
+        assert_eq!(of(&[Higher, Lower, Higher]), [Higher, Lower, Higher]);
+        let error = Metrics::parse(&specs, &[Higher, Lower]).unwrap_err().to_string();
+        assert!(error.contains("2 directions are given for 3 metrics"), "{error}");
     }
 
     #[test]

@@ -23,5 +23,6 @@ pub mod run;
 pub mod slot;
 mod spawn;
 pub mod stop;
+pub mod workers;
 pub mod workload;
 pub mod writer;

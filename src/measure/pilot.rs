@@ -51,6 +51,7 @@ pub struct PilotInfo {
 pub fn pilot(
     runner: &mut impl Runner,
     metric: &MetricSpec,
+    workers: Option<u32>,
     limits: &Limits,
     base: &CellRef,
     patched: &CellRef,
@@ -64,7 +65,8 @@ pub fn pilot(
                 return Ok(None);
             }
             let mut began = Instant::now();
-            let job = Job { binary: &cell.path, stack_offset: cell.stack_offset, time_limit: limit, stop };
+            let (binary, stack_offset) = (cell.path.as_path(), cell.stack_offset);
+            let job = Job { binary, workers, stack_offset, time_limit: limit, stop };
             let mut run = runner.run(&job)?;
             for _ in 1..PILOT_TRIES {
                 if run.end == End::TimedOut || read(metric, &run).is_ok() {
@@ -82,7 +84,8 @@ pub fn pilot(
                     End::Exited(0) => "a metric that the workload prints, or wall",
                     _ => "run the command by hand in the same folder",
                 };
-                Error::input(format!("running the workload once with {name}"), why).hint(hint)
+                let at = workers.map_or_else(String::new, |n| format!(" and {n} workers"));
+                Error::input(format!("running the workload once with {name}{at}"), why).hint(hint)
             })?;
             slowest = slowest.max(run.wall);
             if limits.pilot_limit.or(limits.time_limit).is_none() {

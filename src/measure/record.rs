@@ -48,6 +48,18 @@ pub struct Header {
     /// The workload as it was run.
     pub command: String,
     pub metric: Metric,
+    /// Read from the same runs and shown beside the metric that decides, in the order of [`Sample::also`].
+    #[serde(default)]
+    pub also: Vec<Metric>,
+    /// The worker counts of a sweep: every cell runs with each of them. Empty: there is none.
+    #[serde(default)]
+    pub workers: Vec<u32>,
+    /// The worker count whose row decides; `null`: every row does, each at its share of the level.
+    #[serde(default)]
+    pub decides: Option<u32>,
+    /// Whether the program can start threads; `null` is unknown.
+    #[serde(default)]
+    pub threads: Option<bool>,
     /// The margin m, in percent, fixed before data.
     pub margin_percent: f64,
     /// The last look: no more blocks than this.
@@ -132,6 +144,9 @@ pub struct Sample {
     /// Block or layout number; 0 is as built.
     pub number: u32,
     pub cell: Cell,
+    /// Of a sweep: how many workers ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
     pub round: u32,
     /// 0, or 1 for the one repetition of a contaminated quad or pair.
     #[serde(default)]
@@ -143,6 +158,9 @@ pub struct Sample {
     pub outcome: Outcome,
     /// The deciding metric, in its own unit; absent when the run failed.
     pub value: Option<f64>,
+    /// The other metrics, in the order of [`Header::also`]; `null` where the run says nothing of one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Option<f64>>,
     /// Seconds.
     pub wall: f64,
     pub user: f64,
@@ -173,7 +191,7 @@ pub enum Note {
 /// with too little that is clean cannot tell is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pilot {
-    /// A run with our own work around it.
+    /// A run with our own work around it; of a sweep, one with each worker count.
     pub seconds_per_run: f64,
     /// A linked and proven variant.
     pub seconds_per_link: f64,
@@ -223,7 +241,16 @@ pub struct Record {
     pub dropped: Vec<String>,
 }
 
+/// The most worker counts, and the most metrics, that one campaign may have.
+pub const MOST_ROWS: usize = 32;
+
 impl Header {
+    /// The worker counts that every cell runs with; one unnamed count where there is no sweep.
+    #[must_use]
+    pub fn counts(&self) -> Vec<Option<u32>> {
+        if self.workers.is_empty() { vec![None] } else { self.workers.iter().copied().map(Some).collect() }
+    }
+
     /// This header as the record's first line, without the newline.
     pub fn line(&self) -> Result<String> {
         line("header", self)
@@ -337,6 +364,9 @@ impl Header {
             ("metric", self.metric.name.clone(), now.metric.name.clone()),
             ("better", format!("{:?}", self.metric.better), format!("{:?}", now.metric.better)),
             ("command", self.command.clone(), now.command.clone()),
+            ("list of other metrics", names(&self.also), names(&now.also)),
+            ("list of worker counts", format!("{:?}", self.workers), format!("{:?}", now.workers)),
+            ("deciding row", format!("{:?}", self.decides), format!("{:?}", now.decides)),
         ];
         let of = |header: &Header, key| header.host.get(key).map_or_else(|| "unknown".into(), ToString::to_string);
         let host = SAME_HOST.map(|key| (key, of(self, key), of(now, key)));
@@ -364,11 +394,26 @@ impl Header {
         if !(margin.is_finite() && margin > 0.0 && margin <= 100.0) {
             return Err(not_a_record(number, format!("margin_percent is {margin}, expected more than 0, at most 100")));
         }
+        let mut counts = header.workers.clone();
+        counts.sort_unstable();
+        counts.dedup();
+        if counts.len() != header.workers.len() || counts.len().max(header.also.len()) > MOST_ROWS {
+            let problem = format!("expected up to {MOST_ROWS} worker counts and other metrics, no count twice");
+            return Err(not_a_record(number, problem));
+        }
+        if header.decides.is_some_and(|row| !header.workers.contains(&row)) {
+            return Err(not_a_record(number, "the row that decides is none of the workers"));
+        }
         if header.cycle == Some(0) {
             return Err(not_a_record(number, "cycle is 0, expected null or the layouts of a cycle"));
         }
         Ok(header)
     }
+}
+
+fn names(metrics: &[Metric]) -> String {
+    let of = |m: &Metric| format!("{} ({:?})", m.name, m.better);
+    format!("[{}]", metrics.iter().map(of).collect::<Vec<_>>().join(", "))
 }
 
 fn not_a_record(number: usize, problem: impl Into<String>) -> Error {
@@ -399,6 +444,10 @@ mod tests {
             host: serde_json::Map::new(),
             command: "{bin} 200000".into(),
             metric: Metric { name: "wall".into(), unit: "s".into(), better: Better::Lower },
+            also: Vec::new(),
+            workers: Vec::new(),
+            decides: None,
+            threads: None,
             margin_percent: 1.0,
             max_blocks: 48,
             quick: false,
@@ -416,12 +465,14 @@ mod tests {
             group: Group::Block,
             number: 0,
             cell: Cell::BP,
+            workers: None,
             round: 3,
             attempt: 0,
             order,
             start_ns: 17,
             outcome: if order == 1 { Outcome::Failed("signal 11 ünder load".into()) } else { Outcome::Ok },
             value: (order != 1).then_some(0.1 + 0.2),
+            also: Vec::new(),
             wall: 0.5,
             user: 0.25,
             sys: 0.0,
@@ -467,6 +518,8 @@ mod tests {
         assert_eq!(header().differs(&now), None);
         now.hashes.insert("block-0/B0".into(), "ab".into());
         assert!(header().differs(&now).unwrap().contains("block-0/B0"));
+        let swept = Header { workers: vec![1, 2], ..header() };
+        assert_eq!(header().differs(&swept).unwrap(), "its list of worker counts is [], not [1, 2]");
         now.seed = "0x2b".into();
         assert_eq!(header().differs(&now).unwrap(), "its seed is 0x2a, not 0x2b");
     }
@@ -497,5 +550,7 @@ mod tests {
         says("{\"schema\":\"straddle.record/1\"}\n", "missing field");
         says(&text().replace("\"order\":0", "\"order\":-1"), "line 2: not a sample");
         says(&text().replace("\"margin_percent\":1.0", "\"margin_percent\":0"), "margin_percent is 0");
+        says(&text().replace("\"workers\":[]", "\"workers\":[2,1,2]"), "no count twice");
+        says(&text().replace("\"decides\":null", "\"decides\":3"), "none of the workers");
     }
 }

@@ -46,6 +46,8 @@ const BUSY_TRIES: u32 = 50;
 pub struct Job<'a> {
     /// The variant.
     pub binary: &'a Path,
+    /// Of a sweep: which of its commands.
+    pub workers: Option<u32>,
     /// Bytes of environment added in front of the stack: a multiple of 16, at most 4096.
     pub stack_offset: u32,
     pub time_limit: Duration,
@@ -137,12 +139,20 @@ pub trait Runner {
     fn run(&mut self, job: &Job) -> Result<RunResult>;
 }
 
-/// Runs the workload on this machine.
-pub struct Real {
+/// A command, ready to be started.
+struct Prepared {
+    /// `None`: the only one.
+    workers: Option<u32>,
     workload: Workload,
     argv: Vec<*const c_char>,
-    folder: CString,
     environment: Environment,
+}
+
+/// Runs the workload on this machine.
+pub struct Real {
+    /// Never empty.
+    commands: Vec<Prepared>,
+    folder: CString,
     slot: Slot,
     cpus: CpuSet,
     mask: Vec<u64>,
@@ -159,20 +169,33 @@ impl Real {
     /// Takes the slot of the workload. The workload sees the environment of this process
     /// (see [`crate::measure::environment`]) and runs on `cpus`.
     pub fn new(workload: Workload, cpus: CpuSet) -> Result<Real> {
-        let doing = || format!("preparing to run `{}`", workload.command);
-        let folder = CString::new(workload.folder.as_os_str().as_bytes())
+        Real::sweep(vec![(None, workload)], cpus)
+    }
+
+    /// One command for each worker count, all in one folder and with one slot.
+    pub fn sweep(workloads: Vec<(Option<u32>, Workload)>, cpus: CpuSet) -> Result<Real> {
+        let Some((_, first)) = workloads.first() else {
+            return Err(Error::input("preparing to run the workload", "no command is given"));
+        };
+        let command = first.command.clone();
+        let doing = || format!("preparing to run `{command}`");
+        let folder = CString::new(first.folder.as_os_str().as_bytes())
             .map_err(|_| Error::input(doing(), "its folder's name holds a NUL byte"))?;
-        let environment = Environment::new(std::env::vars_os(), &workload.program, &workload.argv, &workload.folder)?;
-        let slot = Slot::take(&workload.slot)?;
+        let slot = Slot::take(&first.slot)?;
+        let prepare = |(workers, workload): (Option<u32>, Workload)| {
+            let Workload { program, argv, folder, .. } = &workload;
+            let environment = Environment::new(std::env::vars_os(), program, argv, folder)?;
+            Ok(Prepared { workers, argv: spawn::pointers(&workload.argv), environment, workload })
+        };
+        let commands = workloads.into_iter().map(prepare).collect::<Result<Vec<_>>>()?;
         let null = File::open("/dev/null").map_err(|e| Error::io(doing(), e))?;
         let capture = |name| Capture::new(name).map_err(|e| Error::io(doing(), e));
         // SAFETY: asks for a number.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
         let whole = usize::try_from(online).is_ok_and(|n| n == cpus.numbers().len());
         Ok(Real {
-            argv: spawn::pointers(&workload.argv),
+            commands,
             folder,
-            environment,
             slot,
             mask: cpus.mask(),
             fixed_addresses: spawn::may_fix_addresses(),
@@ -182,7 +205,6 @@ impl Real {
             gauges: Gauges::open(cpus.numbers(), whole),
             last: None,
             spawner: Spawner::new(),
-            workload,
             cpus,
         })
     }
@@ -198,16 +220,19 @@ impl Real {
         &self.cpus
     }
 
-    #[must_use]
-    pub fn workload(&self) -> &Workload {
-        &self.workload
+    /// How a job is started.
+    fn command(&self, workers: Option<u32>) -> Result<&Workload> {
+        let found = self.commands.iter().find(|c| c.workers == workers);
+        found.map(|c| &c.workload).ok_or_else(|| unknown(workers))
     }
 
-    fn spawn(&mut self, stack_offset: u32) -> Result<Child> {
+    fn spawn(&mut self, job: &Job) -> Result<Child> {
+        let prepared = self.commands.iter_mut().find(|c| c.workers == job.workers);
+        let prepared = prepared.ok_or_else(|| unknown(job.workers))?;
         let launch = Launch {
-            program: &self.workload.program,
-            argv: &self.argv,
-            environment: self.environment.with_offset(stack_offset)?,
+            program: &prepared.workload.program,
+            argv: &prepared.argv,
+            environment: prepared.environment.with_offset(job.stack_offset)?,
             folder: &self.folder,
             files: [self.null.as_raw_fd(), self.stdout.0.as_raw_fd(), self.stderr.0.as_raw_fd()],
             cpus: &self.mask,
@@ -218,34 +243,16 @@ impl Real {
                 Err((Step::Exec, e)) if e.kind() == io::ErrorKind::ExecutableFileBusy => {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                done => return done.map_err(|(step, e)| self.explain(step, e)),
+                done => return done.map_err(|(step, e)| explain(&prepared.workload, &self.cpus, step, e)),
             }
         }
-        Err(self.explain(Step::Exec, io::Error::from_raw_os_error(libc::ETXTBSY)))
-    }
-
-    fn explain(&self, step: Step, error: io::Error) -> Error {
-        let command = &self.workload.command;
-        let program = OsStr::from_bytes(self.workload.program.as_bytes()).display();
-        match step {
-            Step::Clone if error.raw_os_error() == Some(libc::ENOSYS) => {
-                Error::machine(format!("running `{command}`"), "this kernel cannot wait for a process (Linux 5.4 can)")
-            }
-            Step::Clone => Error { kind: crate::error::Kind::Machine, ..Error::io("making a process", error) },
-            Step::Files => Error::io(format!("redirecting the output of `{command}`"), error),
-            Step::Folder => Error::io(format!("entering {}", self.workload.folder.display()), error),
-            Step::Cpus => Error::io(format!("pinning `{command}` to CPU {}", self.cpus), error)
-                .hint("name a set that this machine allows"),
-            Step::Exec if error.raw_os_error() == Some(libc::ENOEXEC) => {
-                Error::io(format!("executing {program}"), error).hint("a script without `#!` runs as `sh FILE`")
-            }
-            Step::Exec => Error::io(format!("executing {program}"), error),
-        }
+        Err(explain(&prepared.workload, &self.cpus, Step::Exec, io::Error::from_raw_os_error(libc::ETXTBSY)))
     }
 
     /// Sleeps until the child is dead by itself or by us. `None`: by itself.
     fn watch(&self, child: &Child, job: &Job) -> Result<(Instant, Option<End>)> {
-        let failed = |e| Error::io(format!("waiting for `{}`", self.workload.command), e);
+        let command = &self.command(job.workers)?.command;
+        let failed = |e| Error::io(format!("waiting for `{command}`"), e);
         let mut killed: Option<(End, Instant)> = None;
         loop {
             let deadline = killed.map_or(job.time_limit, |(_, at)| at.duration_since(child.started) + DEATH);
@@ -258,7 +265,7 @@ impl Real {
             if let Some((_, at)) = killed {
                 if now.duration_since(at) >= DEATH {
                     return Err(Error::machine(
-                        format!("ending `{}`", self.workload.command),
+                        format!("ending `{command}`"),
                         format!("it is still there {} s after SIGKILL", DEATH.as_secs()),
                     ));
                 }
@@ -290,7 +297,7 @@ impl Runner for Real {
             Some(reading) if reading.age() < FRESH => reading,
             _ => self.gauges.read(),
         };
-        let child = self.spawn(job.stack_offset)?;
+        let child = self.spawn(job)?;
         let started = child.started;
         let (ended, killed) = self.watch(&child, job)?;
         let (status, usage) = child.reap().map_err(|e| Error::io(doing(), e))?;
@@ -320,6 +327,32 @@ impl Runner for Real {
             stderr: self.stderr.tail().map_err(|e| Error::io(doing(), e))?,
         })
     }
+}
+
+/// Why a process could not be started.
+fn explain(workload: &Workload, cpus: &CpuSet, step: Step, error: io::Error) -> Error {
+    let command = &workload.command;
+    let program = OsStr::from_bytes(workload.program.as_bytes()).display();
+    match step {
+        Step::Clone if error.raw_os_error() == Some(libc::ENOSYS) => {
+            Error::machine(format!("running `{command}`"), "this kernel cannot wait for a process (Linux 5.4 can)")
+        }
+        Step::Clone => Error { kind: crate::error::Kind::Machine, ..Error::io("making a process", error) },
+        Step::Files => Error::io(format!("redirecting the output of `{command}`"), error),
+        Step::Folder => Error::io(format!("entering {}", workload.folder.display()), error),
+        Step::Cpus => {
+            Error::io(format!("pinning `{command}` to CPU {}", cpus), error).hint("name a set that this machine allows")
+        }
+        Step::Exec if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            Error::io(format!("executing {program}"), error).hint("a script without `#!` runs as `sh FILE`")
+        }
+        Step::Exec => Error::io(format!("executing {program}"), error),
+    }
+}
+
+fn unknown(workers: Option<u32>) -> Error {
+    let workers = workers.map_or_else(|| "no number of".to_owned(), |n| n.to_string());
+    Error::input("running the workload", format!("there is no command for {workers} workers"))
 }
 
 fn seconds(time: libc::timeval) -> f64 {

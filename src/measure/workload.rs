@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 /// What makes a shell necessary. Braces are not among them: to `sh` they are letters.
 const META: &[char] = &['|', '&', ';', '<', '>', '(', ')', '$', '`', '*', '?', '[', '~', '#', '!', '\n'];
 
+/// Stands for the worker count in the command of a sweep.
+pub const WORKERS: &str = "{workers}";
+
 /// A command, resolved: the same bytes for every run of every variant.
 #[derive(Clone, Debug)]
 pub struct Workload {
@@ -29,6 +32,18 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// What is run, for people and the record: `{bin}` filled in, `{workers}` left open.
+    #[must_use]
+    pub fn describe(template: &str, slot: &Path) -> String {
+        fill(template, slot.as_os_str()).to_string_lossy().into_owned()
+    }
+
+    /// The template of one row of a sweep.
+    #[must_use]
+    pub fn with_workers(template: &str, workers: u32) -> String {
+        template.replace(WORKERS, &workers.to_string())
+    }
+
     /// `template` is split as a shell would and executed directly, or given to `sh -c` when it needs a shell.
     /// `path` is the `PATH` in which a bare name is looked up. Relative paths count from `folder`.
     pub fn new(template: &str, slot: &Path, folder: &Path, path: Option<&OsStr>) -> Result<Workload> {
@@ -51,7 +66,7 @@ impl Workload {
             .ok_or_else(|| Error::input(doing(), format!("no program `{}` that can be run", first.display())))?;
         let c = |s: &OsStr| CString::new(s.as_bytes()).map_err(|_| Error::input(doing(), "it holds a NUL byte"));
         let argv = words.iter().map(|w| c(w)).collect::<Result<Vec<_>>>()?;
-        let command = fill(template, slot.as_os_str()).to_string_lossy().into_owned();
+        let command = Workload::describe(template, &slot);
         Ok(Workload { command, program: c(program.as_os_str())?, argv, folder, slot })
     }
 }

@@ -34,17 +34,18 @@ pub fn declared<'t>(
     (found.collect(), skipped)
 }
 
-/// At an address that only one object can have, the address decides; where spaces overlap (per-CPU sections begin at 0)
-/// the name must agree too. Thread-local variables have no address.
+/// At a place that only one object can have, the place decides; where spaces overlap (per-CPU sections of a kernel begin
+/// at 0) the name must agree too. Thread-local variables have no address.
 fn variable_of<'t>(object: &Object<'_>, image: &Image<'_>, types: &'t Types<'t>) -> Option<&'t Variable<'t>> {
-    let candidates = types.at(Addr(object.address(image)));
+    let relocatable = image.kind.relocatable();
+    let candidates = types.at(relocatable.then_some(object.section), Addr(object.address(image)));
     let names = |v: &&Variable<'_>| {
         [v.name, v.linkage_name].into_iter().flatten().any(|n| n == object.name || n == stem(object.name))
     };
     match object.space {
         Space::Thread => None,
-        Space::Section(_) => candidates.iter().find(names),
-        Space::Shared => candidates.iter().find(names).or_else(|| {
+        Space::Section(_) if !relocatable => candidates.iter().find(names),
+        Space::Section(_) | Space::Shared => candidates.iter().find(names).or_else(|| {
             // C++ names a static of a function only in its own words.
             candidates.iter().find(|v| v.type_id.is_some_and(|id| fits(&types.table, id, object.span.size)))
         }),

@@ -18,7 +18,7 @@ use crate::units::{Addr, Span};
 pub use class::{Class, Metadata};
 pub use declared::{Declared, declared};
 pub use identity::{Key, stem};
-pub use name::contended_by_name;
+pub use name::{contended_by_name, pad_by_name};
 
 /// What a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

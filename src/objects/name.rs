@@ -54,9 +54,17 @@ pub fn contended_by_name(name: &str) -> bool {
     same(last.or(first), ENDS) || (last.is_some() && same(first, BEGINS))
 }
 
+/// Whether a name is that of bytes which keep others apart: `_pad1_`, `__pad`, `tx_pad_2`, `padding`, and the names of the
+/// kernel's empty structs (`CACHELINE_PADDING`).
+#[must_use]
+pub fn pad_by_name(name: &str) -> bool {
+    let last = name.split('_').rfind(|w| !w.is_empty() && !w.bytes().all(|b| b.is_ascii_digit()));
+    last.is_some_and(|w| matches!(w.trim_end_matches(|c: char| c.is_ascii_digit()), "pad" | "padding"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::contended_by_name;
+    use super::{contended_by_name, pad_by_name};
 
     #[test]
     fn words_not_parts_of_words() {
@@ -67,6 +75,17 @@ mod tests {
         }
         for no in ["block_size", "account", "sequence", "x", "lock_ops", "nr"] {
             assert!(!contended_by_name(no), "{no}");
+        }
+    }
+    #[test]
+    fn pads_are_called_pads() {
+        for yes in
+            ["_pad1_", "__pad", "pad", "rx_pad_2", "_pad", "padding0", "cacheline_padding", "zone_padding", "pad_"]
+        {
+            assert!(pad_by_name(yes), "{yes}");
+        }
+        for no in ["touchpad", "pad_ops", "_", "7", "padded", "ipad"] {
+            assert!(!pad_by_name(no), "{no}");
         }
     }
 }

@@ -5,5 +5,6 @@ pub mod markdown;
 pub mod page;
 pub mod scan;
 pub mod table;
+pub mod types;
 pub mod variants;
 pub mod verdict;

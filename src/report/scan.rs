@@ -1,8 +1,8 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
-use crate::finding::{Finding, Subject};
+use crate::finding::{Finding, Sensitivity, Subject};
 use crate::image::TypesFrom;
-use crate::rules::{Scan, SectionCounts};
+use crate::rules::{LineMap, Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
 
@@ -18,20 +18,23 @@ pub fn page(scan: &Scan, all: bool) -> Page {
         sentence: sentence(scan),
         ..Page::default()
     };
-    if totals.objects > 0 {
+    if !scan.maps.is_empty() {
+        page.blocks.extend(scan.maps.iter().map(|m| map(m, image.line_size)));
+    } else if totals.objects > 0 {
         page.blocks.push(Block::Table(sections(scan, all)));
         page.blocks.push(Block::Text(format!("classes: {}", listing(&scan.totals.classes))));
     }
     if !scan.findings.is_empty() {
         page.blocks.push(Block::Table(findings(scan, all)));
+        let shown = if all { scan.findings.len() } else { FINDINGS };
+        page.blocks.extend(alternatives(top(&scan.findings, shown).into_iter()));
         let known = match image.types_from {
             None => {
                 "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
                  not known."
             }
             Some(TypesFrom::Dwarf) => {
-                "Known from symbols, and from types in shared-tail and shared-elements; who reads and writes is not \
-                 known."
+                "Known from symbols and from types (locks, atomics, what is volatile); who reads and writes is not known."
             }
             Some(TypesFrom::Btf) => {
                 "Known from symbols, and from types (of BTF: no alignment, no lines, few variables) in \
@@ -39,6 +42,13 @@ pub fn page(scan: &Scan, all: bool) -> Page {
             }
         };
         page.notes.push(known.to_string());
+        if scan.findings.iter().any(|f| f.sensitivity.is_some()) {
+            page.notes.push(
+                "fragile: at how many of the places that a change upstream in its section can give an object (in steps \
+                 of its alignment, what follows moving along) it straddles or meets something contended."
+                    .to_string(),
+            );
+        }
     }
     if image.symbols_from != crate::image::SymbolsFrom::Symtab {
         page.notes.push("Stripped: only the dynamic symbols (.dynsym) were read; local objects are not seen.".into());
@@ -92,8 +102,18 @@ fn sections(scan: &Scan, all: bool) -> Table {
 }
 
 fn findings(scan: &Scan, all: bool) -> Table {
-    let mut heads =
-        vec!["severity", "rule", "object", "section", ">size (bytes)", ">phase", "with", ">cost (bytes)", "advice"];
+    let mut heads = vec![
+        "severity",
+        "rule",
+        "object",
+        "section",
+        ">size (bytes)",
+        ">phase",
+        "with",
+        ">fragile",
+        ">cost (bytes)",
+        "advice",
+    ];
     let typed = scan.image.types_from.is_some();
     if typed {
         heads.insert(3, "declared");
@@ -110,6 +130,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
             subject.size.to_string(),
             subject.phase.to_string(),
             with(finding, all),
+            of_places(finding.sensitivity),
             finding.cost_bytes.map_or_else(|| "?".to_string(), |c| c.to_string()),
             finding.advice.clone(),
         ];
@@ -120,6 +141,53 @@ fn findings(scan: &Scan, all: bool) -> Table {
     }
     table.more = more(scan.findings.len(), shown, "findings");
     table
+}
+
+/// `3 of 8`; nothing where it is not known.
+pub(super) fn of_places(sensitivity: Option<Sensitivity>) -> String {
+    sensitivity.map_or_else(String::new, |s| format!("{} of {}", s.either, s.of))
+}
+
+/// What else could be done about each, where there is a choice, with all prices.
+pub(super) fn alternatives<'f>(findings: impl Iterator<Item = &'f Finding>) -> Option<Block> {
+    let choices = findings.filter(|f| f.alternatives.len() > 1).flat_map(|finding| {
+        finding.alternatives.iter().map(|a| {
+            format!(
+                "{}: {}: {} bytes on {} lines ({} bytes more)",
+                finding.subject.name, a.advice, a.size, a.lines, a.cost_bytes
+            )
+        })
+    });
+    let items: Vec<String> = choices.collect();
+    (!items.is_empty()).then(|| Block::List { heading: "alternatives and what each costs".to_string(), items })
+}
+
+/// A line drawn byte by byte, and who is who.
+fn map(map: &LineMap, line: u64) -> Block {
+    let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    // An object that begins inside another one is drawn over it.
+    let letter = |at: u64| {
+        let on = map.objects.iter().zip(letters.chars().chain(std::iter::repeat('#')));
+        on.filter(|(o, _)| o.from <= at && at < o.to).last().map_or('.', |(_, letter)| letter)
+    };
+    let bytes: Vec<char> = (0..line).map(letter).collect();
+    let drawn = bytes.chunks(8).map(|eight| eight.iter().collect::<String>()).collect::<Vec<_>>().join(" ");
+    let items = map.objects.iter().zip(letters.chars().chain(std::iter::repeat('#'))).map(|(o, letter)| {
+        let kind = o.object.type_name.as_deref().map_or_else(String::new, |t| format!(", {t}"));
+        let contended = o.contended.map_or_else(String::new, |c| format!(", contended: {c:?}").to_lowercase());
+        let asked = if o.asked { " ←" } else { "" };
+        format!(
+            "{letter} {}: bytes {} to {} of the line, {} bytes in all{kind}{contended}{asked}",
+            o.object.name,
+            o.from,
+            o.to.saturating_sub(1),
+            o.object.size
+        )
+    });
+    Block::List {
+        heading: format!("{} line {}", map.section, map.address),
+        items: std::iter::once(drawn).chain(items).collect(),
+    }
 }
 
 /// The first ones, but no rule takes more than half while another has some left: fifty locks that straddle must not
@@ -160,14 +228,14 @@ pub(super) fn more(of: usize, shown: usize, what: &str) -> Option<String> {
     (of > shown).then(|| format!("{} more {what}: --all", of - shown))
 }
 
-fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>) -> String {
+pub(super) fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>) -> String {
     counts.iter().map(|(name, n)| format!("{n} {}", name.as_ref())).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Evidence, Severity};
+    use crate::finding::{Alternative, Evidence, Severity};
     use crate::image::{Class, Facts, Kind, SymbolsFrom};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};
@@ -187,9 +255,8 @@ mod tests {
     }
 
     fn finding(rule: &'static str, subject: Subject, others: Vec<Subject>, advice: &str, cost: u64) -> Finding {
-        let (severity, evidence) = (Severity::Medium, Evidence::Typed);
-        let (advice, cost_bytes) = (advice.to_string(), Some(cost));
-        Finding { rule, severity, evidence, subject, others, readers: None, writers: None, advice, cost_bytes }
+        let finding = Finding::about(rule, Severity::Medium, Evidence::Typed, subject);
+        Finding { others, advice: advice.to_string(), cost_bytes: Some(cost), ..finding }
     }
 
     #[test]
@@ -215,9 +282,21 @@ mod tests {
             totals: Totals { counts, classes: [("bss", 3)].into() },
             sections: vec![SectionCounts { name: ".bss".to_string(), index: 24, counts }],
             findings: vec![
-                finding("shared-elements", reads, Vec::new(), "an aligned start does not separate them", 448),
+                Finding {
+                    sensitivity: Some(Sensitivity { of: 8, straddles: 7, meets: 1, either: 7 }),
+                    alternatives: [(512, 8), (1024, 16)]
+                        .map(|(size, lines)| Alternative {
+                            advice: format!("aligned({})", size / 8),
+                            size,
+                            lines,
+                            cost_bytes: size - 64,
+                        })
+                        .into(),
+                    ..finding("shared-elements", reads, Vec::new(), "an aligned start does not separate them", 448)
+                },
                 finding("shared-tail", lock, vec![stats], "tail line still shared with stats", 24),
             ],
+            maps: Vec::new(),
         };
         let mut out = Vec::new();
         crate::report::table::write(&page(&scan, false), &mut out).unwrap();

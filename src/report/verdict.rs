@@ -59,7 +59,7 @@ fn title(v: &Verdict) -> String {
         (Answer::Both, _) => "both".into(),
         (Answer::NotReproduced, _) if v.identical => "not reproduced (identical)".into(),
         (Answer::NotReproduced, _) => "not reproduced".into(),
-        (Answer::Inconclusive, Some(by)) => format!("inconclusive ({})", blocked(by)),
+        (Answer::Inconclusive, Some(by)) => format!("inconclusive ({})", by.word()),
         (Answer::Inconclusive, None) => "inconclusive".into(),
     };
     format!("{}{}: {answer}", v.case, machines(v))
@@ -69,17 +69,6 @@ fn title(v: &Verdict) -> String {
 fn machines(v: &Verdict) -> String {
     let names: Vec<&str> = v.machines.iter().map(|m| m.name.as_str()).collect();
     if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) }
-}
-
-fn blocked(by: Blocked) -> &'static str {
-    match by {
-        Blocked::Placement => "placement",
-        Blocked::Unexplained => "unexplained",
-        Blocked::AA => "a/a",
-        Blocked::Unmatched => "unmatched",
-        Blocked::Precision => "precision",
-        Blocked::Budget => "budget",
-    }
 }
 
 fn better(v: &Verdict) -> String {
@@ -281,6 +270,7 @@ fn next(v: &Verdict) -> Vec<String> {
                 vec!["measure without --quick"]
             }
             Some(Blocked::Budget) => vec!["give it a larger --budget, or choose a larger --margin"],
+            Some(Blocked::Row) => vec!["let every row of the sweep decide: leave `decides` out, measure again"],
             Some(Blocked::Precision) | None => vec!["find a quieter machine, or choose a larger --margin"],
         },
     };

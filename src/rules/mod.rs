@@ -1,24 +1,37 @@
-//! Rules: Lines → Findings. `scan`, `check` and `--fail-on` are the same call.
+//! Rules: Lines, Types → Findings. `scan`, `check` and `--fail-on` are the same call.
 
+mod adjacent_lines;
+mod fragile;
+mod map;
+mod misaligned;
+mod names;
 mod shared_elements;
 mod shared_line;
 mod shared_tail;
 mod straddle;
+pub mod types;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::finding::{Finding, Subject};
-use crate::image::{Facts, Image, TypesFrom};
-use crate::layout::{Counts, Lines};
-use crate::objects::{Class, Declared, Object, Objects, declared};
-use crate::types::{Field, TypeId, TypeTable, Types};
-use crate::units::{Addr, Align, LineSize};
+use crate::finding::{Finding, Sensitivity, Share, Subject};
+use crate::image::{Facts, Image, Kind, TypesFrom};
+use crate::layout::{Counts, Lines, sensitivity};
+use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
+use crate::types::{Contention, Field, TypeId, TypeTable, Types};
+use crate::units::{Addr, Align, LineSize, Span};
+
+pub use map::LineMap;
+pub use names::{Allow, Names};
 
 /// The schema of [`Scan`].
 pub const SCHEMA: &str = "straddle.scan/1";
+
+/// Every rule, as users write it.
+pub const NAMES: &[&str] =
+    &["adjacent-lines", "fragile", "misaligned", "shared-elements", "shared-line", "shared-tail", "straddle"];
 
 /// What `scan` found in one image: `straddle.scan/1`.
 #[derive(Clone, Debug, Serialize)]
@@ -30,8 +43,11 @@ pub struct Scan {
     pub image: Facts,
     pub totals: Totals,
     pub sections: Vec<SectionCounts>,
-    /// Worst first.
+    /// Worst first; most fragile first where that is asked for.
     pub findings: Vec<Finding>,
+    /// The lines of the objects that were asked for, byte by byte.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub maps: Vec<LineMap>,
 }
 
 /// The whole image.
@@ -53,13 +69,32 @@ pub struct SectionCounts {
     pub counts: Counts,
 }
 
-/// Scans the data objects of an image. `types`: what its debug information declares, where it was read. `line` overrides
-/// the line of its machine.
+/// What is asked of [`scan`]; by default what a user sees who says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ask<'a> {
+    /// Overrides the line of the image's machine.
+    pub line: Option<LineSize>,
+    /// Pairs of lines too.
+    pub double_line: bool,
+    /// Metadata and what is dead after start too.
+    pub metadata: bool,
+    /// The most fragile first, with those that lie well today.
+    pub fragile: bool,
+    /// Only what is named here, by object or type.
+    pub hot: Option<&'a Names>,
+    /// Only these objects, and what lies on their lines.
+    pub object: Option<&'a str>,
+    /// What is meant to be as it is.
+    pub allow: &'a [Allow],
+}
+
+/// Scans the data objects of an image. `types`: what its debug information declares, where it was read.
 ///
 /// # Errors
-/// When the image has no symbols.
-pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, line: Option<LineSize>) -> Result<Scan> {
+/// When the image has no symbols, or none of the name that is asked for.
+pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Result<Scan> {
     image.need_symbols()?;
+    let line = ask.line;
     let size = line.unwrap_or_else(|| image.line_size());
     let objects = Objects::data(image);
     let mut skipped: BTreeMap<String, u64> = objects.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)).collect();
@@ -70,9 +105,18 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, line: Option<LineSize>
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
     let seen = Seen::of(image, &lines, types, &mut skipped);
-    let findings = findings(&seen, &mut skipped);
+    let mut findings = findings(&seen, ask, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
-    let problems = assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
+    let mut problems: Vec<String> =
+        assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
+    if let Some(hot) = ask.hot {
+        problems.extend(keep_hot(&seen, hot, &mut findings, &mut skipped));
+    }
+    let maps = ask.object.map(|name| map::maps(&seen, name)).transpose()?.unwrap_or_default();
+    if let Some(name) = ask.object {
+        let about = |s: &Subject| maps.iter().any(|m| m.is_about(s)) || s.name == name;
+        findings.retain(|f| about(&f.subject) || f.others.iter().any(about));
+    }
     let types_from = types.filter(|t| !t.table.is_empty()).and_then(|t| t.from);
     Ok(Scan {
         schema: SCHEMA,
@@ -85,11 +129,14 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, line: Option<LineSize>
             .map(|(index, counts)| SectionCounts { name: section_name(image, index), index, counts })
             .collect(),
         findings,
+        maps,
     })
 }
 
 /// A finding and how much it matters: more first. The weight orders a list; it claims nothing.
 struct Ranked {
+    /// The object that it is about, or about a member of.
+    index: u32,
     weight: u32,
     finding: Finding,
 }
@@ -106,17 +153,68 @@ fn room(ranked: &[Ranked], skipped: &mut BTreeMap<String, u64>) -> bool {
     room
 }
 
-fn findings(seen: &Seen<'_, '_>, skipped: &mut BTreeMap<String, u64>) -> Vec<Finding> {
+fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u64>) -> Vec<Finding> {
     let mut ranked = Vec::new();
     let arrays = shared_elements::find(seen, &mut ranked, skipped);
     let tails = shared_tail::find(seen, &mut ranked, skipped);
-    straddle::find(seen, &arrays, &mut ranked, skipped);
+    straddle::find(seen, (&arrays, ask.metadata), &mut ranked, skipped);
     shared_line::find(seen, &tails, &mut ranked, skipped);
+    misaligned::find(seen, &mut ranked);
+    if ask.double_line {
+        adjacent_lines::find(seen, &mut ranked);
+    }
+    if ask.fragile {
+        fragile::find(seen, &mut ranked);
+    }
+    let before = ranked.len();
+    ranked.retain(|r| {
+        let type_name = seen.type_of(r.index).map(|(table, id)| table.name(id));
+        !names::allowed(ask.allow, &r.finding, type_name.as_deref())
+    });
+    if before > ranked.len() {
+        skipped.insert(ALLOWED.to_string(), (before - ranked.len()) as u64);
+    }
+    for r in &mut ranked {
+        let span = Span { start: r.finding.subject.address, size: r.finding.subject.size };
+        r.finding.sensitivity = seen.sensitivity(r.index, span, &r.finding.others);
+    }
     ranked.sort_by(|a, b| {
         let key = |r: &Ranked| (r.finding.severity, std::cmp::Reverse(r.weight));
-        key(a).cmp(&key(b)).then_with(|| a.finding.subject.address.cmp(&b.finding.subject.address))
+        let share = |r: &Ranked| r.finding.sensitivity.map_or(Share { at: 0, of: 1 }, Sensitivity::share);
+        let fragile = if ask.fragile { share(b).cmp_exact(share(a)) } else { std::cmp::Ordering::Equal };
+        let place = |r: &Ranked| r.finding.subject.address;
+        fragile.then_with(|| key(a).cmp(&key(b))).then_with(|| place(a).cmp(&place(b)))
     });
     ranked.into_iter().map(|r| r.finding).collect()
+}
+
+const ALLOWED: &str = "findings that straddle.toml allows";
+
+/// Leaves the findings that are about what a user named, and says what no object and no type is called.
+fn keep_hot(
+    seen: &Seen<'_, '_>,
+    hot: &Names,
+    findings: &mut Vec<Finding>,
+    skipped: &mut BTreeMap<String, u64>,
+) -> Option<String> {
+    let object = |s: &Subject| {
+        // A member counts to its object.
+        let whole = s.name.split_once('.').map_or(s.name.as_str(), |(whole, _)| whole);
+        hot.matches(&s.name) || hot.matches(whole) || s.type_name.as_deref().is_some_and(|t| hot.matches(t))
+    };
+    let before = findings.len();
+    findings.retain(|f| object(&f.subject) || f.others.iter().any(object));
+    if before > findings.len() {
+        skipped.insert("findings about nothing that --hot names".to_string(), (before - findings.len()) as u64);
+    }
+    let types: BTreeSet<TypeId> =
+        (0u32..).zip(&seen.lines.objects).filter_map(|(i, _)| Some(seen.type_of(i)?.1)).collect();
+    let types: Vec<String> = types.into_iter().filter_map(|id| Some(seen.table?.name(id))).collect();
+    let known = |pattern: &&String| {
+        seen.lines.objects.iter().any(|o| names::glob(pattern, o.name)) || types.iter().any(|t| names::glob(pattern, t))
+    };
+    let unknown: Vec<&str> = hot.0.iter().filter(|p| !known(p)).map(String::as_str).take(8).collect();
+    (!unknown.is_empty()).then(|| format!("no data object and no type of one is called {}", unknown.join(", ")))
 }
 
 /// What rules look at: the lines of one image, and what is declared of the objects on them.
@@ -126,6 +224,14 @@ struct Seen<'s, 'i> {
     table: Option<&'s TypeTable<'s>>,
     /// By the index of the object; empty when no types were read.
     declared: Vec<Option<Declared<'s>>>,
+    /// By the index of the object; empty when no types were read.
+    pieces: Vec<Vec<Piece>>,
+}
+
+/// Something contended in an object.
+struct Piece {
+    span: Span,
+    how: Contention,
 }
 
 impl<'s, 'i> Seen<'s, 'i> {
@@ -135,7 +241,8 @@ impl<'s, 'i> Seen<'s, 'i> {
         types: Option<&'s Types<'_>>,
         skipped: &mut BTreeMap<String, u64>,
     ) -> Seen<'s, 'i> {
-        let mut seen = Seen { image, lines, table: types.map(|t| &t.table), declared: Vec::new() };
+        let table = types.map(|t| &t.table);
+        let mut seen = Seen { image, lines, table, declared: Vec::new(), pieces: Vec::new() };
         let mut unusable = BTreeMap::new();
         if let Some(types) = types {
             (seen.declared, unusable) = declared(&lines.objects, image, types);
@@ -149,10 +256,25 @@ impl<'s, 'i> Seen<'s, 'i> {
                 );
             }
         }
+        seen.pieces =
+            (0u32..).zip(&lines.objects).take(seen.declared.len()).map(|(i, o)| seen.find_pieces(i, o)).collect();
         for (reason, count) in unusable {
             *skipped.entry(reason.to_string()).or_insert(0) += count;
         }
         seen
+    }
+
+    fn find_pieces(&self, index: u32, object: &Object<'_>) -> Vec<Piece> {
+        let Some((table, id)) = self.type_of(index) else { return Vec::new() };
+        let inside = table.contended(id).into_iter().filter(|(offset, ..)| *offset < object.span.size);
+        let piece = |(offset, size, how): (u64, u64, _)| Piece {
+            span: Span {
+                start: Addr(object.span.start.0.saturating_add(offset)),
+                size: size.min(object.span.size - offset),
+            },
+            how,
+        };
+        inside.map(piece).collect()
     }
 
     fn declared(&self, index: u32) -> Option<&Declared<'s>> {
@@ -162,6 +284,68 @@ impl<'s, 'i> Seen<'s, 'i> {
     /// The type of an object, and the table that it is in.
     fn type_of(&self, index: u32) -> Option<(&'s TypeTable<'s>, TypeId)> {
         Some((self.table?, self.declared(index)?.type_id?))
+    }
+
+    /// What is contended in an object by its type, where it lies. Nothing where its type is not known.
+    fn pieces(&self, index: u32) -> &[Piece] {
+        self.pieces.get(index as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// What is contended in an object's bytes on one line.
+    fn contended_on(&self, index: u32, number: u64) -> Option<Contention> {
+        let on = |p: &&Piece| p.span.lines(self.lines.line).contains(&number);
+        self.pieces(index).iter().filter(on).map(|p| p.how).max()
+    }
+
+    /// Over all shifts of what is upstream in its section, the share at which a span of an object straddles or meets
+    /// another object that is contended, or one of `others`. `None` for what every thread has at a place of its own.
+    fn sensitivity(&self, index: u32, span: Span, others: &[Subject]) -> Option<Sensitivity> {
+        let object = self.lines.object(index).filter(|o| o.space != Space::Thread)?;
+        let mut contended =
+            if object.class == Class::PerCpu { Vec::new() } else { self.contended_near(index, object, span) };
+        contended.extend(others.iter().map(|o| Span { start: o.address, size: o.size }));
+        Some(sensitivity(span, &contended, self.step(index, object), self.lines.line))
+    }
+
+    /// In what steps an object moves: what its declaration or type needs; a word where it is not known, or less where its
+    /// place or size shows it. Never more than its section, in which it lies.
+    fn step(&self, index: u32, object: &Object<'_>) -> Align {
+        let scalar = natural_scalar(self.image);
+        let typed = self.type_of(index).map(|(table, id)| {
+            let asked = self.declared(index).and_then(|d| d.variable.align).unwrap_or(1);
+            table.natural_align(id, scalar).max(asked)
+        });
+        let shown = object.span.start.0 | object.span.size | self.image.class.pointer_size();
+        let bytes = typed.unwrap_or(1 << shown.trailing_zeros());
+        let section = self.image.section(object.section).map_or(Align::ONE, |s| s.align);
+        Align::new(bytes).unwrap_or_default().min(section)
+    }
+
+    /// What is contended in the objects of a section that may come to lie on a line with some bytes. Behind them, what is
+    /// aligned to a line cannot.
+    fn contended_near(&self, index: u32, object: &Object<'_>, span: Span) -> Vec<Span> {
+        let line = self.lines.line.bytes();
+        let (low, high) = (span.start.0.saturating_sub(line), span.end().saturating_add(line));
+        let near = |i: &u32| {
+            self.lines
+                .object(*i)
+                .is_some_and(|o| o.space == object.space && o.span.end() > low && o.span.start.0 < high)
+        };
+        let mut found = Vec::new();
+        for i in self.lines.near(index, near).filter(|i| *i != index) {
+            let Some(other) = self.lines.object(i).filter(|o| o.class.writable() && o.section == object.section) else {
+                continue;
+            };
+            if other.span.start > span.start && self.step(i, other).bytes() >= line {
+                continue;
+            }
+            match self.type_of(i) {
+                Some(_) => found.extend(self.pieces(i).iter().map(|p| p.span)),
+                None if contended_by_name(other.name) => found.push(other.span),
+                None => {}
+            }
+        }
+        found
     }
 
     /// Objects that CPUs may write while running, with their types. A part with its own name has the whole's.
@@ -216,15 +400,21 @@ impl<'s, 'i> Seen<'s, 'i> {
     }
 }
 
-/// Why an object of this class is not reported, if so.
-fn silent(class: Class) -> Option<&'static str> {
+/// Why an object of this class is not reported, if so. `all`: unless it has no place in the running image.
+fn silent(class: Class, all: bool) -> Option<&'static str> {
     match class {
+        Class::Metadata(_) | Class::Init if all => None,
         Class::Metadata(_) => Some("straddling metadata"),
         Class::Init => Some("straddling, dead after start"),
         Class::NotLoaded => Some("straddling, not loaded"),
         Class::Thread => Some("straddling, thread-local: the phase is the thread's"),
         _ => None,
     }
+}
+
+/// What a scalar needs at most: i386 aligns none to more than four bytes in a struct.
+fn natural_scalar(image: &Image<'_>) -> u64 {
+    if image.machine.name() == "i386" { 4 } else { 16 }
 }
 
 fn section_name(image: &Image<'_>, index: u32) -> String {
@@ -237,9 +427,13 @@ fn loose_sections(image: &Image<'_>, used: impl Iterator<Item = u32>, line: Line
         return None;
     }
     let loose = used.filter_map(|i| image.section(i)).filter(|s| s.loaded && s.align.bytes() < line.bytes()).count();
+    let when = match image.kind {
+        Kind::Module => "placed when it is loaded",
+        _ => "not linked yet",
+    };
     (loose > 0).then(|| {
         format!(
-            "not linked yet: addresses are offsets into sections, and {loose} of them may land on another phase \
+            "{when}: addresses are offsets into sections, and {loose} of them may land on another phase \
              (aligned to less than a line)"
         )
     })

@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ranked, Seen, room};
-use crate::finding::{Evidence, Finding, Severity};
-use crate::types::{Contention, Elements, Field, TypeId, TypeTable};
-use crate::units::{Addr, Align, LineSize};
+use crate::finding::{Alternative, Evidence, Finding, Severity, Subject};
+use crate::layout::most_on_a_line;
+use crate::types::{Contention, Elements, Field, Kind, Member, TypeId, TypeTable};
+use crate::units::{Addr, LineSize};
 
 /// Returns the objects that are such an array as a whole, by index.
 pub(super) fn find(
@@ -15,7 +16,7 @@ pub(super) fn find(
     ranked: &mut Vec<Ranked>,
     skipped: &mut BTreeMap<String, u64>,
 ) -> BTreeSet<u32> {
-    let mut told = BTreeSet::new();
+    let (mut told, line) = (BTreeSet::new(), seen.lines.line);
     for (index, object, table, id) in seen.typed() {
         if !room(ranked, skipped) {
             continue;
@@ -23,75 +24,96 @@ pub(super) fn find(
         let whole = Field { path: Vec::new(), offset: 0, size: Some(object.span.size), align: None, type_id: id };
         let members = table.levels(id).into_iter().flatten();
         for field in std::iter::once(whole).chain(members) {
-            let Some((elements, how, direct)) = written(table, field.type_id, field.size) else { continue };
             let start = Addr(object.span.start.0.saturating_add(field.offset));
-            let on_line = most_on_a_line(seen.lines.line, start, elements.count, elements.stride);
-            if on_line < 2 {
-                continue;
-            }
+            let Some(sharing) = Sharing::of(table, field.type_id, field.size, start, line) else { continue };
             let Some(subject) = seen.member(index, &field) else { continue };
-            let line = seen.lines.line.bytes();
-            let apart = Align::new(line).map_or(line, |a| a.up(elements.stride));
-            let gap = (line - u64::from(subject.phase.0)) % line;
-            let cost = elements.count.saturating_mul(apart - elements.stride).saturating_add(gap);
-            let (severity, weight) = rank(how, direct, elements.count);
-            let Elements { count, stride, .. } = elements;
             if field.path.is_empty() {
                 told.insert(index);
             }
-            ranked.push(Ranked {
-                weight,
-                finding: Finding {
-                    rule: "shared-elements",
-                    severity,
-                    evidence: Evidence::Typed,
-                    subject,
-                    others: Vec::new(),
-                    readers: None,
-                    writers: None,
-                    advice: format!(
-                        "{count} elements of {stride} bytes, {on_line} on one line; an aligned start does not \
-                         separate them: if threads write their own, one line each (aligned({line}) on the element) \
-                         costs {cost} bytes"
-                    ),
-                    cost_bytes: Some(cost),
-                },
-            });
+            let finding = sharing.finding(table, subject, object.span.size, line);
+            ranked.push(Ranked { index, weight: sharing.rank().1, finding });
         }
     }
     told
 }
 
-/// An array whose elements several threads may write, why, and whether the elements are atomics or locks themselves
-/// (not structs that hold one).
-fn written(table: &TypeTable<'_>, id: TypeId, whole: Option<u64>) -> Option<(Elements, Contention, bool)> {
-    let elements = table.elements(id, whole).filter(|e| e.count > 1 && e.stride > 0)?;
-    // `volatile int a[4]` is an array of volatile elements, in every compiler's words.
-    let how = table.contention(elements.of)?;
-    Some((elements, how, table.contended_whole(elements.of)))
+/// An array that several threads may write, with several elements on one of its lines.
+pub(super) struct Sharing {
+    pub(super) elements: Elements,
+    /// On the fullest line.
+    pub(super) on_line: u64,
+    how: Contention,
+    /// The elements are atomics or locks themselves, not structs that hold one.
+    direct: bool,
 }
 
-/// How many elements touch the line that most do. The pattern repeats after as many elements as a line has bytes.
-fn most_on_a_line(line: LineSize, start: Addr, count: u64, stride: u64) -> u64 {
-    if stride >= line.bytes() {
-        return 1;
+impl Sharing {
+    /// `whole` is the size of the array, where its type does not say.
+    pub(super) fn of(
+        table: &TypeTable<'_>,
+        id: TypeId,
+        whole: Option<u64>,
+        start: Addr,
+        line: LineSize,
+    ) -> Option<Sharing> {
+        let elements = table.elements(id, whole).filter(|e| e.count > 1 && e.stride > 0)?;
+        // `volatile int a[4]` is an array of volatile elements, in every compiler's words.
+        let how = table.contention(elements.of)?;
+        let on_line = most_on_a_line(line, start, elements.count, elements.stride);
+        let direct = table.contended_piece(elements.of).is_some();
+        (on_line > 1).then_some(Sharing { elements, on_line, how, direct })
     }
-    let (mut most, mut here, mut number) = (0, 0, None);
-    for at in 0..count.min(2 * line.bytes()) {
-        let first = start.0.saturating_add(at.saturating_mul(stride));
-        let last = line.line_of(Addr(first.saturating_add(stride - 1)));
-        let first = line.line_of(Addr(first));
-        if number != Some(first) {
-            (here, number) = (0, Some(first));
-        }
-        here += 1;
-        most = most.max(here);
-        // One that lies on two lines is the first of the next.
-        if last != first {
-            (here, number) = (1, Some(last));
+
+    /// `whole`: the size of the object that holds the array.
+    pub(super) fn finding(&self, table: &TypeTable<'_>, subject: Subject, whole: u64, line: LineSize) -> Finding {
+        let Elements { count, stride, .. } = self.elements;
+        let (bytes, on_line) = (line.bytes(), self.on_line);
+        let gap = (bytes - u64::from(subject.phase.0)) % bytes;
+        let strides = self.strides(table, bytes);
+        let cost = |apart: u64| count.saturating_mul(apart.saturating_sub(stride)).saturating_add(gap);
+        let price = strides.first().map(|(_, apart)| cost(*apart));
+        // The struct that holds it ends on a line's boundary then.
+        let alternatives = strides.into_iter().map(|(advice, apart)| {
+            let size = count.saturating_mul(apart).saturating_add(whole.saturating_sub(count.saturating_mul(stride)));
+            let size = size.checked_next_multiple_of(bytes).unwrap_or(size);
+            Alternative { advice, size, lines: size / bytes, cost_bytes: size.saturating_sub(whole) }
+        });
+        Finding {
+            advice: format!(
+                "{count} elements of {stride} bytes, {on_line} on one line; an aligned start does not separate them: if \
+                 threads write their own, one line each (aligned({bytes}) on the element) costs {} bytes",
+                price.unwrap_or_default()
+            ),
+            cost_bytes: price,
+            alternatives: alternatives.collect(),
+            ..Finding::about("shared-elements", self.rank().0, Evidence::Typed, subject)
         }
     }
-    most
+
+    /// What may be aligned, and how far apart the elements are then: the element, or a member of it, which separates
+    /// what is contended in an element from the rest too.
+    fn strides(&self, table: &TypeTable<'_>, line: u64) -> Vec<(String, u64)> {
+        let up = |bytes: u64| bytes.checked_next_multiple_of(line).unwrap_or(bytes);
+        let mut out = vec![(format!("aligned({line}) on the element"), up(self.elements.stride))];
+        let Some(Kind::Struct(members)) = table.bare(self.elements.of).map(|t| &t.kind) else { return out };
+        let contended = |m: &Member<'_>| table.contention(m.type_id).is_some();
+        let boundary = members.windows(2).find_map(|pair| match pair {
+            [before, after] if contended(before) != contended(after) && after.offset > 0 => Some(after),
+            _ => None,
+        });
+        if let Some((name, offset)) = boundary.and_then(|m| Some((m.name?, m.offset))) {
+            let moved = up(offset) - offset;
+            out.push((
+                format!("aligned({line}) on {name} in the element"),
+                up(self.elements.stride.saturating_add(moved)),
+            ));
+        }
+        out
+    }
+
+    pub(super) fn rank(&self) -> (Severity, u32) {
+        rank(self.how, self.direct, self.elements.count)
+    }
 }
 
 /// More elements than threads: a table of locks by hash, where sharing is a matter of chance.
@@ -103,28 +125,5 @@ fn rank(how: Contention, direct: bool, count: u64) -> (Severity, u32) {
         Contention::Volatile => (Severity::Low, 50),
         Contention::Atomic | Contention::Lock if direct => (Severity::Medium, 50),
         Contention::Atomic | Contention::Lock => (Severity::Low, 55),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::Span;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Against the obvious way: list every line of every element.
-        #[test]
-        fn the_fullest_line_is_found(start in 0u64..256, count in 1u64..300, stride in 1u64..80) {
-            let mut touched: BTreeMap<u64, u64> = BTreeMap::new();
-            for at in 0..count {
-                let element = Span { start: Addr(start + at * stride), size: stride };
-                element.lines(LineSize::B64).for_each(|line| *touched.entry(line).or_default() += 1);
-            }
-            let most = touched.into_values().max().unwrap();
-            // Elements of a line or more are apart, or as good as it gets.
-            let found = most_on_a_line(LineSize::B64, Addr(start), count, stride);
-            prop_assert_eq!(found, if stride < 64 { most } else { 1 });
-        }
     }
 }

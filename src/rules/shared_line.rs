@@ -1,12 +1,19 @@
 //! Rule `shared-line`: two or more writable objects on one line. When one CPU writes one of them, the others' users
-//! miss. Symbols do not say who writes what, so at this tier it is a place to look, no more.
+//! miss. Types say which are locks or atomics; where they are not known it is a place to look, no more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ranked, Seen};
 use crate::finding::{Evidence, Finding, Severity};
-use crate::layout::Lines;
-use crate::objects::{Object, Space, contended_by_name};
+use crate::objects::{Object, Space, contended_by_name, pad_by_name};
+use crate::types::Contention;
+
+/// An object on a line, and what is contended in its bytes there.
+struct On<'s, 'i> {
+    index: u32,
+    object: &'s Object<'i>,
+    how: Option<Contention>,
+}
 
 /// `told`: lines that another rule has said more about.
 pub(super) fn find(
@@ -19,48 +26,68 @@ pub(super) fn find(
     for shared in lines.shared().into_iter().filter(|l| !told.contains(&(l.space, l.number))) {
         let all = shared.objects.iter().filter_map(|&i| Some((i, lines.object(i)?)));
         // Per-CPU and thread-local lines are private copies, and what nobody writes can be shared freely.
-        let mut writable: Vec<(u32, &Object<'_>)> = all.filter(|(_, o)| o.class.writable()).collect();
+        let all = all.filter(|(_, o)| o.class.writable() && !pad_by_name(o.name));
+        let on = |(index, object)| On { index, object, how: seen.contended_on(index, shared.number) };
+        let mut writable: Vec<On<'_, '_>> = all.map(on).collect();
         if writable.len() < 2 {
             *skipped.entry("shared lines without two writable objects".to_string()).or_insert(0) += 1;
             continue;
         }
-        // The subject is the likeliest to be written: by name, then the smallest, then the first.
-        writable.sort_by_key(|(_, o)| (!contended_by_name(o.name), o.span.size, o.span.start));
-        let (severity, weight) = rank(&writable, lines);
-        let Some(((index, first), others)) = writable.split_first() else { continue };
-        let Some(subject) = seen.subject(*index) else { continue };
+        // The subject is the likeliest to be written: by type, by name, then the smallest, then the first.
+        let key = |o: &On<'_, '_>| {
+            (std::cmp::Reverse(o.how), !contended_by_name(o.object.name), o.object.span.size, o.object.span.start)
+        };
+        writable.sort_by_key(key);
+        let (severity, evidence, weight) = rank(seen, &writable);
+        let Some((first, others)) = writable.split_first() else { continue };
+        let Some(subject) = seen.subject(first.index) else { continue };
         let line = lines.line.bytes();
-        let phase = u64::from(lines.line.phase_of(first.span.start).0);
+        let phase = u64::from(lines.line.phase_of(first.object.span.start).0);
+        let name = first.object.name;
+        let advice = match others.first().filter(|o| first.how.is_some() && o.how.is_some()) {
+            Some(other) => format!(
+                "{name} and {} are both contended: aligned({line}) on each, and on what follows",
+                other.object.name
+            ),
+            None => {
+                format!("if CPUs write {name} while others use the rest: aligned({line}) on it and on what follows")
+            }
+        };
         ranked.push(Ranked {
+            index: first.index,
             weight,
             finding: Finding {
-                rule: "shared-line",
-                severity,
-                evidence: Evidence::Static,
-                subject,
-                others: others.iter().filter_map(|(i, _)| seen.subject(*i)).collect(),
-                readers: None,
-                writers: None,
-                advice: format!(
-                    "if CPUs write {} while others use the rest: aligned({line}) on it and on what follows",
-                    first.name
-                ),
+                others: others.iter().filter_map(|o| seen.subject(o.index)).collect(),
+                advice,
                 // The gap in front of it and the rest of its last line, where it lies now.
-                cost_bytes: Some((line - phase) % line + seen.rest_of_line(first.span.size)),
+                cost_bytes: Some((line - phase) % line + seen.rest_of_line(first.object.span.size)),
+                ..Finding::about("shared-line", severity, evidence, subject)
             },
         });
     }
 }
 
-/// Two names that sound contended matter more than one; an object of one word, alone with one other, more than a
-/// crowd of small flags.
-fn rank(writable: &[(u32, &Object<'_>)], lines: &Lines<'_>) -> (Severity, u32) {
-    let named = writable.iter().filter(|(_, o)| contended_by_name(o.name)).count();
-    let words = writable.iter().filter(|(_, o)| o.span.size <= lines.line.bytes() / 2).count();
+/// Two that are contended by type matter most, then one beside what another file declares: beside its own file's it
+/// may be the lock of what it guards. By names alone, two that sound contended matter more than one, and an object of
+/// one word, alone with one other, more than a crowd of small flags.
+fn rank(seen: &Seen<'_, '_>, writable: &[On<'_, '_>]) -> (Severity, Evidence, u32) {
+    let named = writable.iter().filter(|o| contended_by_name(o.object.name)).count();
+    let words = writable.iter().filter(|o| o.object.span.size <= seen.lines.line.bytes() / 2).count();
+    let small = 2 * u32::try_from(named.min(words)).unwrap_or(0).min(4);
     let pair = u32::from(writable.len() == 2);
-    match named {
-        0 => (Severity::Info, pair),
-        1 => (Severity::Info, 10 + pair),
-        _ => (Severity::Low, 20 + 2 * u32::try_from(named.min(words)).unwrap_or(0).min(4) + pair),
+    let strong = writable.iter().filter(|o| o.how > Some(Contention::Volatile)).count();
+    let contended = writable.iter().filter(|o| o.how.is_some()).count();
+    let file = |o: &On<'_, '_>| seen.subject(o.index).and_then(|s| s.file);
+    let one_file =
+        || writable.first().and_then(file).is_some_and(|f| writable.iter().all(|o| file(o).as_ref() == Some(&f)));
+    match (strong, contended, named) {
+        (2.., ..) => (Severity::Medium, Evidence::Typed, 40 + small + pair),
+        (1, 2.., _) => (Severity::Low, Evidence::Typed, 50 + small + pair),
+        (0, 2.., _) => (Severity::Low, Evidence::Typed, 30 + small + pair),
+        (1, ..) if !one_file() => (Severity::Low, Evidence::Typed, 35 + small + pair),
+        (_, 1, _) => (Severity::Info, Evidence::Typed, 15 + pair),
+        (.., 0) => (Severity::Info, Evidence::Static, pair),
+        (.., 1) => (Severity::Info, Evidence::Static, 10 + pair),
+        _ => (Severity::Low, Evidence::Static, 20 + small + pair),
     }
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ranked, Seen, room};
 use crate::finding::{Evidence, Finding, Severity, Subject};
-use crate::objects::Space;
+use crate::objects::{Space, pad_by_name};
 use crate::types::{Field, TypeTable};
-use crate::units::{Addr, Span};
+use crate::units::{Addr, LineSize, Span};
 
 /// Returns the lines on which two objects were found, by space and number.
 pub(super) fn find(
@@ -25,7 +25,8 @@ pub(super) fn find(
         for level in table.levels(id) {
             for field in &level {
                 let inside = reported.iter().any(|path| field.path.starts_with(path));
-                let others = if inside { Vec::new() } else { on_tail(seen, object.span.start, field, &level, table) };
+                let others =
+                    if inside { Vec::new() } else { on_tail(seen.lines.line, object.span.start, field, &level, table) };
                 if others.is_empty() {
                     continue;
                 }
@@ -34,8 +35,8 @@ pub(super) fn find(
                 let others: Vec<Subject> = others.into_iter().filter_map(named).collect();
                 let Some(subject) = named(field).filter(|_| !others.is_empty()) else { continue };
                 // What follows a lock in a struct is often what it guards, and then its holder writes both.
-                let finding = finding(seen, Severity::Low, subject, others);
-                ranked.push(Ranked { weight: 60, finding });
+                let finding = finding(seen.lines.line, Severity::Low, subject, others);
+                ranked.push(Ranked { index, weight: 60, finding });
             }
         }
     }
@@ -51,44 +52,46 @@ fn between_objects(seen: &Seen<'_, '_>, ranked: &mut Vec<Ranked>) -> BTreeSet<(S
         let Some((table, id)) = seen.type_of(index) else { continue };
         let align = table.asked_align(seen.declared(index).and_then(|d| d.variable.align), id);
         let tail = tail(object.span, lines.line.bytes());
-        if !aligned(seen, align, object.span.start) || !table.contended_from(id, tail) {
+        if !aligned(lines.line, align, object.span.start) || table.contended_in(id, tail..u64::MAX).is_none() {
             continue;
         }
-        let writable = |i: &&u32| lines.object(**i).is_some_and(|o| o.class.writable());
+        let writable = |i: &&u32| lines.object(**i).is_some_and(|o| o.class.writable() && !pad_by_name(o.name));
         let others: Vec<Subject> = rest.iter().filter(writable).filter_map(|&i| seen.subject(i)).collect();
         let Some(subject) = seen.subject(index).filter(|_| !others.is_empty()) else { continue };
         told.insert((shared.space, shared.number));
-        ranked.push(Ranked { weight: 60, finding: finding(seen, Severity::Medium, subject, others) });
+        let finding = finding(lines.line, Severity::Medium, subject, others);
+        ranked.push(Ranked { index, weight: 60, finding });
     }
     told
 }
 
 /// The members beside `field` that begin on its last line, when the source aligns it and it ends inside a line.
-fn on_tail<'f, 'd>(
-    seen: &Seen<'_, '_>,
+pub(super) fn on_tail<'f, 'd>(
+    line: LineSize,
     start: Addr,
     field: &Field<'d>,
     level: &'f [Field<'d>],
     table: &TypeTable<'_>,
 ) -> Vec<&'f Field<'d>> {
-    let line = seen.lines.line;
     let span = |f: &Field<'_>| Span { start: Addr(start.0.saturating_add(f.offset)), size: f.size.unwrap_or(0) };
     let own = span(field);
-    if own.size == 0 || !aligned(seen, field.align, own.start) || own.end() % line.bytes() == 0 {
+    if own.size == 0 || !aligned(line, field.align, own.start) || own.end() % line.bytes() == 0 {
         return Vec::new();
     }
     let on_it = |f: &&Field<'_>| {
         let other = span(f).start;
-        other.0 >= own.end() && line.line_of(other) == line.line_of(Addr(own.end()))
+        let pad = f.path.last().is_some_and(|name| pad_by_name(name));
+        !pad && other.0 >= own.end() && line.line_of(other) == line.line_of(Addr(own.end()))
     };
     let others: Vec<&Field<'_>> = level.iter().filter(on_it).collect();
-    let contended = !others.is_empty() && table.contended_from(field.type_id, tail(own, line.bytes()));
+    let contended =
+        !others.is_empty() && table.contended_in(field.type_id, tail(own, line.bytes())..u64::MAX).is_some();
     if contended { others } else { Vec::new() }
 }
 
 /// The source asks for whole lines, and got one.
-fn aligned(seen: &Seen<'_, '_>, asked: Option<u64>, start: Addr) -> bool {
-    asked.is_some_and(|a| a >= seen.lines.line.bytes()) && seen.lines.line.phase_of(start).0 == 0
+fn aligned(line: LineSize, asked: Option<u64>, start: Addr) -> bool {
+    asked.is_some_and(|a| a >= line.bytes()) && line.phase_of(start).0 == 0
 }
 
 /// How far from its start the last line of an aligned object begins.
@@ -96,23 +99,18 @@ fn tail(span: Span, line: u64) -> u64 {
     span.size.saturating_sub(1) / line * line
 }
 
-fn finding(seen: &Seen<'_, '_>, severity: Severity, subject: Subject, others: Vec<Subject>) -> Finding {
-    let line = seen.lines.line.bytes();
+/// Of an object or a member that begins a line.
+pub(super) fn finding(line: LineSize, severity: Severity, subject: Subject, others: Vec<Subject>) -> Finding {
     let next = others.first().map_or("what follows", |o| o.name.as_str());
-    let rest = seen.rest_of_line(subject.size);
+    let line = line.bytes();
     Finding {
-        rule: "shared-tail",
-        severity,
-        evidence: Evidence::Typed,
         advice: format!(
             "tail line still shared with {next}: aligning the start of {} does not keep others off its tail; \
              aligned({line}) on {next} too",
             subject.name
         ),
-        subject,
+        cost_bytes: Some((line - subject.size % line) % line),
         others,
-        readers: None,
-        writers: None,
-        cost_bytes: Some(rest),
+        ..Finding::about("shared-tail", severity, Evidence::Typed, subject)
     }
 }

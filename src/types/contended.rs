@@ -1,9 +1,12 @@
 //! Which types say that several threads write them: locks, atomics, and what is volatile.
 
+use serde::Serialize;
+
 use super::{Alias, DEEPEST, Kind, Type, TypeId, TypeTable};
 
 /// Why a type is written from several threads, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Contention {
     /// Somebody else may write it: a thread, a signal handler or a device.
     Volatile,
@@ -21,20 +24,27 @@ impl TypeTable<'_> {
         self.contended(id).into_iter().map(|(_, _, how)| how).max()
     }
 
-    /// Whether something contended lies in the bytes from `from` on.
+    /// What is contended in some bytes of a type, the strongest of it.
     #[must_use]
-    pub fn contended_from(&self, id: TypeId, from: u64) -> bool {
-        self.contended(id).into_iter().any(|(offset, size, _)| offset.saturating_add(size) > from)
+    pub fn contended_in(&self, id: TypeId, bytes: std::ops::Range<u64>) -> Option<Contention> {
+        let inside =
+            |(offset, size, _): &(u64, u64, _)| *offset < bytes.end && offset.saturating_add(*size) > bytes.start;
+        self.contended(id).into_iter().filter(inside).map(|(_, _, how)| how).max()
     }
 
-    /// Whether it is one lock or atomic from its first byte to its last, and nothing beside it.
+    /// Whether a type is one lock or atomic (or an array of them) from its first byte to its last, and nothing beside it,
+    /// and why.
     #[must_use]
-    pub fn contended_whole(&self, id: TypeId) -> bool {
-        matches!(self.contended(id).as_slice(), [(0, size, _)] if self.size(id) == Some(*size))
+    pub fn contended_piece(&self, id: TypeId) -> Option<Contention> {
+        match *self.contended(id).as_slice() {
+            [(0, size, how)] if self.size(id) == Some(size) => Some(how),
+            _ => None,
+        }
     }
 
     /// What is contended in a type: offset and size in bytes, and why. An array is one piece.
-    fn contended(&self, id: TypeId) -> Vec<(u64, u64, Contention)> {
+    #[must_use]
+    pub fn contended(&self, id: TypeId) -> Vec<(u64, u64, Contention)> {
         let mut found = Vec::new();
         self.walk(id, 0, (DEEPEST, &mut MOST.clone()), &mut found);
         found

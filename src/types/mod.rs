@@ -8,8 +8,10 @@ mod btf;
 mod contended;
 mod dwarf;
 mod flatten;
+mod rows;
 mod source;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -22,6 +24,7 @@ pub use btf::Btf;
 pub use contended::Contention;
 pub use dwarf::DebugSections;
 pub use flatten::Field;
+pub use rows::{Row, Rows};
 pub use source::{Files, Source, Want};
 
 /// What debug information declares.
@@ -30,19 +33,22 @@ pub struct Types<'d> {
     /// `None`: nothing was read.
     pub from: Option<TypesFrom>,
     pub table: TypeTable<'d>,
-    /// By address.
+    /// By section and address.
     pub variables: Vec<Variable<'d>>,
+    /// What was asked for by name, by name; several of one name differ.
+    pub definitions: Vec<Definition<'d>>,
     /// What could not be read, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
 }
 
 impl<'d> Types<'d> {
-    /// The variables declared at an address: one, or one for each unit that has a copy of an inline variable.
+    /// The variables declared at a place (see [`Variable::section`]): one, or one for each unit that has a copy of an
+    /// inline variable.
     #[must_use]
-    pub fn at(&self, address: Addr) -> &[Variable<'d>] {
-        let from = self.variables.partition_point(|v| v.address < address);
+    pub fn at(&self, section: Option<u32>, address: Addr) -> &[Variable<'d>] {
+        let from = self.variables.partition_point(|v| (v.section, v.address) < (section, address));
         let rest = self.variables.get(from..).unwrap_or_default();
-        rest.get(..rest.partition_point(|v| v.address == address)).unwrap_or_default()
+        rest.get(..rest.partition_point(|v| (v.section, v.address) == (section, address))).unwrap_or_default()
     }
 }
 
@@ -52,6 +58,9 @@ pub struct Variable<'d> {
     pub name: Option<&'d str>,
     /// The symbol's name, where it differs: C++ and Rust.
     pub linkage_name: Option<&'d str>,
+    /// Of a file that is not linked: the index of the section that `address` counts from. `None`: of a linked one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub section: Option<u32>,
     pub address: Addr,
     pub file: Option<SourceFile<'d>>,
     pub line: Option<u32>,
@@ -59,6 +68,21 @@ pub struct Variable<'d> {
     pub align: Option<u64>,
     #[serde(rename = "type")]
     pub type_id: Option<TypeId>,
+}
+
+/// A struct, a class or a union, or a typedef of one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Definition<'d> {
+    /// With what it is written behind: `ns::Outer`.
+    pub name: String,
+    #[serde(rename = "type")]
+    pub type_id: TypeId,
+    /// The source file that was compiled, of the first of equal ones.
+    pub unit: Option<&'d str>,
+    pub file: Option<SourceFile<'d>>,
+    pub line: Option<u32>,
+    /// Equal definitions, itself too.
+    pub copies: u64,
 }
 
 /// Where a declaration stands.
@@ -96,6 +120,8 @@ pub struct TypeTable<'d> {
 pub struct Type<'d> {
     /// `None`: anonymous, or made of another type's name (`int *`, `char [8]`): see [`TypeTable::name`].
     pub name: Option<&'d str>,
+    /// What the name is written behind: `ns::Outer`.
+    pub scope: Option<Box<str>>,
     /// In bytes, where it is written down: [`TypeTable::size`] works out the others.
     pub size: Option<u64>,
     /// Asked for in the source, in bytes.
@@ -112,7 +138,7 @@ pub enum Kind<'d> {
     Function,
     /// And references. `to` is a name; `None` is `void` or a type that has no name.
     Pointer {
-        to: Option<&'d str>,
+        to: Option<Cow<'d, str>>,
     },
     /// And classes.
     Struct(Vec<Member<'d>>),
@@ -258,11 +284,13 @@ impl<'d> TypeTable<'d> {
     fn name_within(&self, id: TypeId, depth: usize) -> String {
         let (Some(depth), Some(own)) = (depth.checked_sub(1), self.get(id)) else { return "?".to_string() };
         if let Some(name) = own.name {
-            return name.chars().take(LONGEST_NAME + 1).collect();
+            let name = name.chars().take(LONGEST_NAME + 1);
+            let scope = own.scope.iter().flat_map(|scope| [scope, "::"]).flat_map(str::chars);
+            return scope.chain(name).collect();
         }
         match &own.kind {
             Kind::Pointer { to } => {
-                format!("{} *", to.unwrap_or("void").chars().take(LONGEST_NAME).collect::<String>())
+                format!("{} *", to.as_deref().unwrap_or("void").chars().take(LONGEST_NAME).collect::<String>())
             }
             Kind::Array { element, counts, .. } => {
                 let dimensions = counts.iter().map(|c| c.map_or_else(|| "[]".to_string(), |c| format!("[{c}]")));

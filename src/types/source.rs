@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Btf, DebugSections, Types};
+use super::{Alias, Btf, DebugSections, Definition, Kind, Type, TypeId, TypeTable, Types};
 use crate::error::{Error, Result};
 use crate::image::Image;
 
@@ -70,15 +70,48 @@ impl<'a> Source<'a> {
     }
 }
 
+impl Source<'_> {
+    /// Reads the structs, classes and unions of which `wanted` says yes to the name: [`Types::definitions`], and what
+    /// they contain.
+    ///
+    /// # Errors
+    /// When BTF does not fit its base.
+    pub fn read_named(&self, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Result<Types<'_>> {
+        match self {
+            Source::Dwarf(sections) => Ok(sections.read_named(wanted)),
+            Source::Btf { own, base } => {
+                let types = own.types(base.as_deref(), None)?;
+                Ok(Types { definitions: definitions(&types.table, wanted), ..types })
+            }
+            Source::Names(skipped) => Ok(Types { skipped: skipped.clone(), ..Types::default() }),
+        }
+    }
+}
+
+/// Of a table that has every type. A typedef is one where what it stands for has no name or is not wanted by its own.
+fn definitions<'d>(table: &TypeTable<'d>, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Definition<'d>> {
+    let is = |(id, own): &(TypeId, &Type<'d>)| {
+        let bare = table.bare(*id).filter(|b| matches!(b.kind, Kind::Struct(_) | Kind::Union(_)));
+        let alone = || bare.is_some_and(|b| b.name.is_none_or(|name| !wanted(name)));
+        let typedef = matches!(own.kind, Kind::Alias { how: Alias::Typedef, .. });
+        let itself = || bare.is_some_and(|b| std::ptr::eq(b, *own));
+        own.name.is_some_and(wanted) && if typedef { alone() } else { itself() }
+    };
+    let found = table.iter().filter(is).map(|(type_id, own)| {
+        let name = own.name.unwrap_or_default().to_string();
+        Definition { name, type_id, unit: None, file: None, line: None, copies: 1 }
+    });
+    let mut found: Vec<Definition<'d>> = found.collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
 fn dwarf<'a>(image: &Image<'a>) -> Option<Source<'a>> {
     DebugSections::of(image).map(|sections| Source::Dwarf(Box::new(sections)))
 }
 
 fn no_dwarf(image: &Image<'_>) -> Error {
     let doing = format!("reading the types of {}", image.path);
-    if DebugSections::present(image) {
-        return Error::input(doing, DebugSections::UNREAD).hint("--types btf");
-    }
     Error::input(doing, "there is no debug information (DWARF) in it").hint("build it with -g, or --types btf")
 }
 
@@ -91,9 +124,6 @@ fn btf<'a>(image: &Image<'a>, files: Files<'a>) -> Result<Source<'a>> {
 
 fn btf_or_names<'a>(image: &Image<'a>) -> Source<'a> {
     let mut skipped = BTreeMap::new();
-    if DebugSections::present(image) {
-        skipped.insert(DebugSections::UNREAD, 1);
-    }
     if !Btf::present(image) {
         return Source::Names(skipped);
     }

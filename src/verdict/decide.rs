@@ -35,10 +35,28 @@ pub enum Blocked {
     AA,
     /// The inside of a changed object has no landing that could be matched.
     Unmatched,
+    /// The row that was named as the one that decides shows nothing, another one does.
+    Row,
     /// At the last look an interval is still too wide, or too little is clean.
     Precision,
     /// Ended before the last look.
     Budget,
+}
+
+impl Blocked {
+    /// As a report names it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Blocked::Placement => "placement",
+            Blocked::Unexplained => "unexplained",
+            Blocked::AA => "a/a",
+            Blocked::Unmatched => "unmatched",
+            Blocked::Row => "the named row",
+            Blocked::Precision => "precision",
+            Blocked::Budget => "budget",
+        }
+    }
 }
 
 /// The interval that stands between the data and an answer.
@@ -206,7 +224,7 @@ fn hindrance(e: &Estimates) -> Option<Hindrance> {
         let apart = (e.gamma.centre - e.kappa.centre).abs() - e.gamma.half;
         let target = if split { 0.6 * apart.max(0.0) } else { target(interval, e) };
         // More rounds of the same links would settle nothing.
-        Hindrance { key, blocks: e.look.and_then(|look| blocks_needed(interval, look, layouts, target)) }
+        Hindrance { key, blocks: e.look.and_then(|look| blocks_needed(interval, (&e.looks, look), layouts, target)) }
     });
     found.max_by_key(|h| h.blocks.unwrap_or(u32::MAX))
 }
@@ -220,7 +238,7 @@ fn target(interval: Interval, e: &Estimates) -> f64 {
 }
 
 /// The first look at which t · s / sqrt(n) reaches the target; past the table its last t is kept.
-fn blocks_needed(interval: Interval, look: Look, layouts: bool, target: f64) -> Option<u32> {
+fn blocks_needed(interval: Interval, (looks, look): (&[Look], Look), layouts: bool, target: f64) -> Option<u32> {
     let of = |l: Look| if layouts { (l.layouts as f64, l.t_layouts) } else { (l.blocks as f64, l.t_blocks) };
     let (n, t) = of(look);
     let sd = interval.half * n.sqrt() / t;
@@ -228,8 +246,8 @@ fn blocks_needed(interval: Interval, look: Look, layouts: bool, target: f64) -> 
         return None;
     }
     let reaches = |l: &Look| of(*l).1 * sd / of(*l).0.sqrt() <= target;
-    let later = looks::LOOKS.into_iter().filter(|l| l.blocks > look.blocks).find(reaches);
-    let (last_n, last_t) = of(looks::LAST);
+    let later = looks.iter().copied().filter(|l| l.blocks > look.blocks).find(reaches);
+    let (last_n, last_t) = of(looks.last().copied().unwrap_or(looks::LAST));
     let scale = looks::LAST.blocks as f64 / last_n;
     let past = (last_t * sd / target).powi(2) * scale;
     later.map(|l| l.blocks as u32).or_else(|| (past < 1e6).then_some(past.ceil() as u32))

@@ -52,6 +52,8 @@ pub struct LayoutFit {
 /// All numbers of a verdict, in ln units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimates {
+    /// The table, at the level of this row.
+    pub looks: [Look; 8],
     /// `None` before the first look: centres only, no intervals.
     pub look: Option<Look>,
     /// Layouts of a full phase cycle, which is then the unit of kappa.
@@ -86,6 +88,9 @@ pub struct Estimates {
     pub layouts: Vec<LayoutFit>,
     /// What the patch costs in each unit of kappa: a layout, or a cycle.
     pub differences: Vec<f64>,
+    /// The runs of the as-built pair, and of the aligned one, base and patched: centre and SD in ln(cost).
+    pub as_built_runs: Option<[(f64, f64); 2]>,
+    pub aligned_runs: Option<[(f64, f64); 2]>,
     /// The two cells of the aligned pair, and of the twin, in ln(cost).
     pub aligned_cells: Option<(f64, f64)>,
     pub twin_cells: Option<(f64, f64)>,
@@ -112,9 +117,10 @@ pub fn tolerance(margin: f64, total: f64) -> f64 {
 }
 
 impl Estimates {
-    /// The numbers at the last look that the record reaches. `margin`: m in ln units.
+    /// The numbers at the last look that the record reaches. `margin`: m in ln units; `rows`: how many rows share the level.
     #[must_use]
-    pub fn at_look(runs: &mut Runs, margin: f64, cycle: Option<u32>) -> Estimates {
+    pub fn at_look(runs: &mut Runs, margin: f64, cycle: Option<u32>, rows: usize) -> Estimates {
+        let table = looks::shared(rows);
         let layouts = match cycle {
             Some(of) => {
                 runs.keep_cycles(of);
@@ -123,26 +129,26 @@ impl Estimates {
             }
             None => runs.layouts.len(),
         };
-        let look = looks::reached(runs.blocks.len(), layouts).map(|look| look.in_cycles(cycle));
+        let look = looks::reached(&table, runs.blocks.len(), layouts).map(|look| look.in_cycles(cycle));
         if let Some(look) = look {
             runs.keep(look);
         }
-        Estimates::of(runs, look, margin, cycle)
+        Estimates::of(runs, (table, look), margin, cycle)
     }
 
     /// The numbers of one block alone, each over its rounds: 25 % trimmed means with winsorised errors. Intervals only
     /// when all rounds are there, for that is the one look. No number says what holds on other layouts, and none knows the
     /// luck of a single link.
     #[must_use]
-    pub fn quick(runs: &mut Runs, margin: f64) -> Estimates {
+    pub fn quick(runs: &mut Runs, margin: f64, rows: usize) -> Estimates {
         runs.keep_as_built(looks::QUICK_ROUNDS);
-        let mut e = Estimates::of(runs, None, margin, None);
+        let mut e = Estimates::of(runs, (looks::shared(rows), None), margin, None);
         e.quick = true;
         e.beyond = looks::QUICK_MARGINS * margin;
         let Some(block) = runs.blocks.first().filter(|b| b.rounds.len() >= looks::QUICK_ROUNDS) else { return e };
         let t = |kept: usize| {
             let known = (looks::QUICK_ROUNDS / 2 - 1) as f64;
-            robust::with_fewer_degrees(looks::QUICK_T, known, kept.saturating_sub(1) as f64)
+            robust::with_fewer_degrees(looks::quick_t(rows), known, kept.saturating_sub(1) as f64)
         };
         // The centre is the additive fit's, so that the contrasts still add up.
         let over_rounds =
@@ -165,7 +171,7 @@ impl Estimates {
         e
     }
 
-    fn of(runs: &Runs, look: Option<Look>, margin: f64, cycle: Option<u32>) -> Estimates {
+    fn of(runs: &Runs, (looks, look): ([Look; 8], Option<Look>), margin: f64, cycle: Option<u32>) -> Estimates {
         let (t_blocks, t_layouts) = look.map_or((f64::INFINITY, f64::INFINITY), |l| (l.t_blocks, l.t_layouts));
         let blocks: Vec<BlockFit> = runs.blocks.iter().filter_map(fit_block).collect();
         let layouts: Vec<LayoutFit> = runs.layouts.iter().filter_map(fit_layout).collect();
@@ -184,6 +190,7 @@ impl Estimates {
         let arm = |unit: &Option<Unit>| unit.as_ref().map(|unit| trimmed_interval(unit.differences(), t_rounds));
         let cells = |unit: &Option<Unit>| unit.as_ref().and_then(fit_layout).map(|fit| (fit.base, fit.patched));
         Estimates {
+            looks,
             look,
             cycle,
             quick: false,
@@ -210,6 +217,8 @@ impl Estimates {
             },
             aligned: arm(&runs.aligned),
             twin: arm(&runs.twin),
+            as_built_runs: runs_of(runs.blocks.iter().filter(|block| block.number == 0)),
+            aligned_runs: runs_of(runs.aligned.iter()),
             aligned_cells: cells(&runs.aligned),
             twin_cells: cells(&runs.twin),
             noise: noise(&runs.blocks),
@@ -245,6 +254,15 @@ fn t_over_rounds(look: Option<Look>, kept: usize) -> f64 {
     look.map_or(f64::INFINITY, |l| {
         robust::with_fewer_degrees(l.t_blocks, (l.blocks - 1) as f64, kept.saturating_sub(1) as f64)
     })
+}
+
+/// Centre and SD of the single runs of base and of patched, those of the same pair on several machines together.
+fn runs_of<'u>(units: impl Iterator<Item = &'u Unit> + Clone) -> Option<[(f64, f64); 2]> {
+    let of = |cell: usize| {
+        let runs: Vec<f64> = units.clone().filter_map(|unit| unit.cells.get(cell)).flatten().copied().collect();
+        Some((trimmed_mean(runs.iter().copied())?, robust::deviation(&runs)?))
+    };
+    Some([of(0)?, of(3)?])
 }
 
 fn contrasts(blocks: &[BlockFit], weights: [f64; 4]) -> Vec<f64> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::estimates::Estimates;
 use super::robust::Interval;
+use super::rows::Key;
 use super::runs::{Runs, Unit};
 use super::value::{Machine, Verdict};
 use super::words::effect;
@@ -19,8 +20,8 @@ use crate::measure::record::{Group, Matched, Record};
 struct Alone<'r> {
     record: &'r Record,
     verdict: Verdict,
-    gamma: Interval,
-    lambda: Interval,
+    /// Code effect and luck of each row that decides.
+    effects: Vec<(Interval, Interval)>,
 }
 
 /// The verdicts of records of one case: one for all machines that do not contradict each other, one for each that does.
@@ -73,6 +74,9 @@ fn comparable(a: &Record, b: &Record) -> Result<()> {
         ("case", one.case.clone(), two.case.clone()),
         ("metric", one.metric.name.clone(), two.metric.name.clone()),
         ("direction of the metric", format!("{:?}", one.metric.better), format!("{:?}", two.metric.better)),
+        ("list of other metrics", format!("{:?}", one.also), format!("{:?}", two.also)),
+        ("list of worker counts", format!("{:?}", one.workers), format!("{:?}", two.workers)),
+        ("deciding row", format!("{:?}", one.decides), format!("{:?}", two.decides)),
         ("margin", format!("{} %", one.margin_percent), format!("{} %", two.margin_percent)),
     ];
     if let Some((what, one, two)) = pairs.into_iter().find(|(_, one, two)| one != two) {
@@ -92,18 +96,24 @@ fn comparable(a: &Record, b: &Record) -> Result<()> {
 
 impl Alone<'_> {
     fn of(record: &Record) -> Alone<'_> {
-        let e = Estimates::at_look(&mut Runs::of(record), decide::margin(record), record.header.cycle);
-        Alone { record, verdict: verdict(record), gamma: e.gamma, lambda: e.lambda }
+        let header = &record.header;
+        let of = |key: Key| {
+            let (mut runs, margin) = (Runs::of(record, key), decide::margin(record));
+            let e = Estimates::at_look(&mut runs, margin, header.cycle, key.sharing(header));
+            (e.gamma, e.lambda)
+        };
+        Alone { record, verdict: verdict(record), effects: Key::deciding(header).into_iter().map(of).collect() }
     }
 
-    /// Whether neither the code effect nor the luck is OUT of the other's, by the interval of the difference. A machine that
+    /// Whether in no row the code effect or the luck is OUT of the other's, by the interval of the difference. A machine that
     /// cannot tell two equal links apart from different ones, or has nothing to tell apart, agrees with nobody.
     fn agrees(&self, other: &Alone) -> bool {
         let margin = decide::margin(self.record);
         let apart = |a: Interval, b: Interval| Interval { centre: a.centre - b.centre, half: a.half.hypot(b.half) };
         let sound = |a: &Alone| a.verdict.blocked_by != Some(Blocked::AA) && !a.verdict.identical;
         let same = sound(self) && sound(other);
-        same && !apart(self.gamma, other.gamma).out(margin) && !apart(self.lambda, other.lambda).out(margin)
+        let out = |a: Interval, b: Interval| apart(a, b).out(margin);
+        same && !self.effects.iter().zip(&other.effects).any(|(a, b)| out(a.0, b.0) || out(a.1, b.1))
     }
 
     fn machine(&self) -> Machine {
@@ -154,7 +164,9 @@ fn pooled(first: &Alone, rest: &[&Alone]) -> Verdict {
         all.header.matched.rigid.extend(rigid);
     }
     let pool: Vec<&Alone> = std::iter::once(first).chain(rest.iter().copied()).collect();
-    conclude(&all, pool_runs(&pool))
+    all.header.threads = pool.iter().filter_map(|a| a.record.header.threads).reduce(|a, b| a || b);
+    all.samples = pool.iter().flat_map(|a| a.record.samples.iter().cloned()).collect();
+    conclude(&all, |key| pool_runs(&pool, key))
 }
 
 fn unmatched(matched: &Matched) -> u32 {
@@ -163,14 +175,14 @@ fn unmatched(matched: &Matched) -> u32 {
 
 /// The blocks and layouts of all, one of each machine in turn, so that a look takes as many of each. What is one file on
 /// two machines (the same seed and compiler) has one luck: its rounds are put together, and it stays one unit.
-fn pool_runs(pool: &[&Alone]) -> Runs {
+fn pool_runs(pool: &[&Alone], key: Key) -> Runs {
     let mut all = Runs::default();
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut next_round = 0;
     let mut level = None;
     let mut columns = Vec::new();
     for machine in pool {
-        let mut runs = Runs::of(machine.record);
+        let mut runs = Runs::of(machine.record, key);
         let own = runs.level();
         let base = *level.get_or_insert(own);
         // Machines differ in speed; within a round that cancels, between layouts it must not pass for their spread.

@@ -2,9 +2,11 @@
 
 use super::decide::{Answer, Blocked};
 use super::looks;
+use super::rows::Row;
 use super::runs::{MIN_ROUNDS, Tried, reason};
-use super::value::{LayoutSpread, TwoModes, Verdict};
+use super::value::{Effect, LayoutSpread, TwoModes, Verdict};
 use super::words::{count, digits, effect, expectation, plain, worse};
+use crate::measure::record::{Record, Sample};
 
 /// The sentences, the weightiest first. An aligned pair that disagrees comes before everything.
 pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
@@ -25,6 +27,90 @@ pub(super) fn reasons(v: &Verdict, tried: Tried) -> Vec<String> {
     all.extend(matched(v));
     all.extend(lost(v));
     all
+}
+
+/// The sentences of the row whose numbers the verdict gives become those of the whole: which row that is, what the others
+/// say, and what was not measured.
+pub(super) fn of_all_rows(mut v: Verdict, record: &Record) -> Verdict {
+    let at = usize::from(v.aligned_disagrees);
+    if let (Some(workers), Some(answer)) = (v.workers, v.reasons.get_mut(at)) {
+        *answer = format!("with {}, {answer}", count(u64::from(workers), "worker"));
+    }
+    let mut more = Vec::new();
+    match (by_workers(&v), v.blocked_by) {
+        (Some(rows), Some(Blocked::Row)) => {
+            if let Some(answer) = v.reasons.get_mut(at) {
+                *answer = format!("the row that was named to decide shows nothing, another one does: {rows}");
+            }
+        }
+        (rows, _) => more.extend(rows.map(|rows| format!("by worker count: {rows}"))),
+    }
+    more.extend(mixed(&v));
+    let behind = v.reasons.len().min(at + 1);
+    v.reasons.splice(behind..behind, more);
+    v.reasons.extend(one_worker(record));
+    v
+}
+
+/// `nothing at 1 worker; 17.3 % faster (code) at 128`: the rows of a sweep over the metric that decides; `None` without one.
+#[must_use]
+pub fn by_workers(v: &Verdict) -> Option<String> {
+    let mut said: Vec<(String, String)> = Vec::new();
+    for row in v.rows.iter().filter(|row| row.metric == v.metric.name) {
+        let workers = row.workers?;
+        let what = |effect: &Effect, cause| format!("{} ({cause})", plain(effect.percent, &v.metric));
+        let what = match (row.verdict, row.blocked_by) {
+            (Answer::NotReproduced, _) => "nothing".to_owned(),
+            (Answer::Code, _) => what(row.code(), "code"),
+            (Answer::Alignment, _) => what(row.luck(), "luck"),
+            (Answer::Both, _) => what(&row.headline, "both"),
+            (Answer::Inconclusive, Some(by)) => format!("undecided ({})", by.word()),
+            (Answer::Inconclusive, None) => "undecided".to_owned(),
+        };
+        let first = said.is_empty();
+        match said.last_mut() {
+            Some((last, counts)) if *last == what => *counts += &format!(", {workers}"),
+            _ if first => said.push((what, count(u64::from(workers), "worker"))),
+            _ => said.push((what, workers.to_string())),
+        }
+    }
+    let all: Vec<String> = said.into_iter().map(|(what, counts)| format!("{what} at {counts}")).collect();
+    (v.rows.iter().filter(|row| row.metric == v.metric.name).count() > 1).then(|| all.join("; "))
+}
+
+/// Slower in one row and faster in another is no mean of the two.
+fn mixed(v: &Verdict) -> Option<String> {
+    let code = |sign: f64| {
+        let of = |row: &&Row| row.decides && matches!(row.verdict, Answer::Code | Answer::Both);
+        let found = v.rows.iter().filter(of).filter(|row| row.code().percent.is_some_and(|p| p * sign > 0.0));
+        found.filter_map(|row| row.workers).map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let (slower, faster) = (code(1.0), code(-1.0));
+    let both = !slower.is_empty() && !faster.is_empty();
+    let (worse, better) = (worse(&v.metric), plain(Some(-50.0), &v.metric));
+    let better = better.rsplit(' ').next().unwrap_or("better").to_owned();
+    both.then(|| format!("mixed: the patch is {worse} at {slower} workers and {better} at {faster}"))
+}
+
+/// A CPU's worth of runs, with what rounding and a start of the program make of it.
+const ONE_CPU: f64 = 1.1;
+
+/// What threads do to each other's lines was not seen where only one ran.
+fn one_worker(record: &Record) -> Option<String> {
+    let header = &record.header;
+    let busy = || {
+        let share = |s: &Sample| (s.wall > 0.0).then(|| (s.user + s.sys) / s.wall);
+        super::robust::median(record.samples.iter().filter_map(share)).unwrap_or(0.0)
+    };
+    let limit = "what several cost each other where they share lines was not measured";
+    match header.workers.as_slice() {
+        _ if header.identical || record.samples.is_empty() => None,
+        [1] => Some(format!("limit: only 1 worker was run; {limit} (--workers 1,2)")),
+        [] if header.threads == Some(true) && busy() < ONE_CPU => {
+            Some(format!("limit: the program can start threads, but its runs kept one CPU busy; {limit}"))
+        }
+        _ => None,
+    }
 }
 
 fn answer(v: &Verdict, tried: Tried) -> String {
@@ -109,7 +195,7 @@ fn inconclusive(v: &Verdict, tried: Tried, code: &str, luck: &str) -> String {
             let first = v.matched.rigid.first().map_or_else(String::new, |unit| format!(": {unit}"));
             format!("{code}, but not all of it need be the code: no layout gives both versions one landing{first}")
         }
-        Some(Blocked::Precision | Blocked::Budget) | None => too_wide(v, tried),
+        Some(Blocked::Precision | Blocked::Budget | Blocked::Row) | None => too_wide(v, tried),
     }
 }
 

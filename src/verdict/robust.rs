@@ -153,6 +153,12 @@ pub fn f_quantile(p: f64, d1: f64, d2: f64) -> f64 {
     d2 * x / (d1 * (1.0 - x))
 }
 
+/// The quantile of t that |t| exceeds with probability `p`.
+#[must_use]
+pub fn t_two_sided(p: f64, df: f64) -> f64 {
+    f_quantile(1.0 - p, 1.0, df).sqrt()
+}
+
 /// The multiple that says with `df` degrees of freedom what `t` says with `known`; never less than `t`.
 #[must_use]
 pub fn with_fewer_degrees(t: f64, known: f64, df: f64) -> f64 {

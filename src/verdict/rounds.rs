@@ -3,13 +3,14 @@
 use super::estimates;
 use super::looks::{self, Look};
 use super::robust;
+use super::rows::Key;
 use super::runs::{Runs, Unit};
 use crate::measure::record::{Group, Pilot, Record};
 
 /// What a campaign costs, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// A run with our own work around it.
+    /// A run with our own work around it; of a sweep, one with each worker count.
     pub run: f64,
     /// A linked and proven variant.
     pub link: f64,
@@ -25,12 +26,18 @@ pub const MOST_ROUNDS: u32 = 30;
 /// record do not change the answer. Before the pilot is complete: 6, or the price.
 #[must_use]
 pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
-    let margin = super::decide::margin(record);
-    let wanted = match estimates::pilot(&Runs::of(record), PILOT_ROUNDS as usize) {
-        Some((total, noise)) => (noise / estimates::tolerance(margin, total)).powi(2),
-        None => 0.0,
-    };
+    let wanted = pilots(record).map(|pilot| pilot.map_or(0.0, |(tolerance, noise)| (noise / tolerance).powi(2)));
+    let wanted = wanted.fold(0.0, f64::max);
     clamped(wanted.max(f64::from(link_price_in_runs))).max(link_price_in_runs)
+}
+
+/// M and the noise in the pilot of each row that decides; `None` where too little of it is clean.
+fn pilots(record: &Record) -> impl Iterator<Item = Option<(f64, f64)>> {
+    let margin = super::decide::margin(record);
+    Key::deciding(&record.header).into_iter().map(move |key| {
+        let (total, noise) = estimates::pilot(&Runs::of(record, key), PILOT_ROUNDS as usize)?;
+        Some((estimates::tolerance(margin, total), noise))
+    })
 }
 
 /// What the rest will take, from the noise of the pilot: `rounds` is B, `left` what is left of the budget in seconds.
@@ -39,7 +46,6 @@ pub fn rounds_wanted(record: &Record, link_price_in_runs: u32) -> u32 {
 /// What can be decided at a look is twice its half-width.
 #[must_use]
 pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> Pilot {
-    let runs = Runs::of(record);
     let unknown = Pilot {
         seconds_per_run: cost.run,
         seconds_per_link: cost.link,
@@ -52,23 +58,26 @@ pub fn forecast(record: &Record, rounds: u32, cost: Cost, left: Option<f64>) -> 
         budget_blocks: None,
         budget_margin_percent: None,
     };
-    let Some((total, noise)) = estimates::pilot(&runs, PILOT_ROUNDS as usize) else { return unknown };
-    let tolerance = estimates::tolerance(super::decide::margin(record), total);
-    let half = |l: Look| l.t_blocks * 1.15 * noise / (l.blocks as f64 * f64::from(rounds.max(1))).sqrt();
-    let decidable = |l: Look| 100.0 * (2.0 * half(l)).exp_m1();
-    let allowed = || looks::LOOKS.into_iter().filter(|l| l.blocks <= record.header.max_blocks as usize);
+    let Some(pilots) = pilots(record).collect::<Option<Vec<_>>>() else { return unknown };
+    let half = |l: Look, noise: f64| l.t_blocks * 1.15 * noise / (l.blocks as f64 * f64::from(rounds.max(1))).sqrt();
+    // All rows must be decided: the noisiest and the strictest count.
+    let decidable = |l: Look| pilots.iter().map(|p| 100.0 * (2.0 * half(l, p.1)).exp_m1()).fold(0.0, f64::max);
+    let within = |l: Look, share: f64| pilots.iter().all(|&(tolerance, noise)| half(l, noise) <= share * tolerance);
+    let table = looks::shared(pilots.len());
+    let allowed = || table.into_iter().filter(|l| l.blocks <= record.header.max_blocks as usize);
     let Some(last) = allowed().next_back() else { return unknown };
-    let needed = allowed().find(|&l| half(l) <= 0.6 * tolerance);
-    let arms = 4 + 2 * usize::from(runs.twin.is_some()) + 2 * usize::from(runs.aligned.is_some());
+    let needed = allowed().find(|&l| within(l, 0.6));
+    let has = |group: Group| record.samples.iter().any(|s| s.group == group);
+    let arms = 4 + 2 * usize::from(has(Group::Twin)) + 2 * usize::from(has(Group::Aligned));
     let seconds = |until: Look| seconds(until, rounds, cost, (arms as f64, record.header.cycle));
-    let within = left.and_then(|left| allowed().rfind(|&l| seconds(l) <= left));
+    let in_budget = left.and_then(|left| allowed().rfind(|&l| seconds(l) <= left));
     Pilot {
         blocks: needed.map(|l| l.blocks as u32),
         seconds: Some(seconds(needed.unwrap_or(last))),
         decidable_margin_percent: Some(decidable(last)),
-        reachable: Some(half(last) <= tolerance / 2.0),
-        budget_blocks: within.map(|l| l.blocks as u32),
-        budget_margin_percent: within.map(decidable),
+        reachable: Some(within(last, 0.5)),
+        budget_blocks: in_budget.map(|l| l.blocks as u32),
+        budget_margin_percent: in_budget.map(decidable),
         ..unknown
     }
 }
@@ -97,16 +106,26 @@ pub struct Lacking {
     pub rounds: u32,
 }
 
-/// What of these groups lacks clean rounds. A block wants `rounds` (B). A layout wants what its own noise asks for,
+/// What of these groups lacks clean rounds in a row that decides, and how many in the row that lacks the most. A block wants `rounds` (B). A layout wants what its own noise asks for,
 /// within 6..30: a landing on which two threads meet is several times noisier than the others, and with as many rounds
 /// as the as-built pair needs, the few noisy layouts alone would keep the code effect over layouts undecided to the last
 /// look. Only a layout's noise is used, never its value, so that nothing is stopped when it looks good.
 #[must_use]
 pub fn lacking(record: &Record, groups: &[(Group, u32)], rounds: u32) -> Vec<Lacking> {
-    let runs = Runs::of(record);
-    let margin = super::decide::margin(record);
-    let tolerance =
-        estimates::pilot(&runs, PILOT_ROUNDS as usize).map_or(margin, |(total, _)| estimates::tolerance(margin, total));
+    let mut most: Vec<Lacking> = Vec::new();
+    for (key, pilot) in Key::deciding(&record.header).into_iter().zip(pilots(record)) {
+        let tolerance = pilot.map_or_else(|| super::decide::margin(record), |(tolerance, _)| tolerance);
+        for lack in lacking_in(&Runs::of(record, key), tolerance, groups, rounds) {
+            match most.iter_mut().find(|l| (l.group, l.number) == (lack.group, lack.number)) {
+                Some(known) => known.rounds = known.rounds.max(lack.rounds),
+                None => most.push(lack),
+            }
+        }
+    }
+    most
+}
+
+fn lacking_in(runs: &Runs, tolerance: f64, groups: &[(Group, u32)], rounds: u32) -> Vec<Lacking> {
     let lacks = |&(group, number): &(Group, u32)| {
         let units = match group {
             Group::Block => &runs.blocks,

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::looks::Look;
 use super::robust::median;
+use super::rows::Key;
 use crate::measure::record::{Better, Cell, Group, Outcome, Record, Sample};
 
 /// A unit needs so many clean rounds: the fewest of which floor(n/4) trims one on each side.
@@ -102,13 +103,14 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// Sorts the samples of a record out. The order of lines in the file does not matter.
+    /// Sorts the samples of one row of a record out. The order of lines in the file does not matter.
     #[must_use]
-    pub fn of(record: &Record) -> Runs {
-        let sign = if record.header.metric.better == Better::Lower { 1.0 } else { -1.0 };
-        let mut samples: Vec<Run> = record.samples.iter().map(|s| (s, cost(s, sign))).collect();
+    pub fn of(record: &Record, key: Key) -> Runs {
+        let sign = if key.metric(&record.header).better == Better::Lower { 1.0 } else { -1.0 };
+        let of_row = record.samples.iter().filter(|s| s.workers == key.workers);
+        let mut samples: Vec<Run> = of_row.map(|s| (s, cost(s, key.value(s), sign))).collect();
         samples.sort_by_cached_key(|(s, _)| place(s));
-        let mut runs = Runs { total: record.samples.len() as u64, ..Runs::default() };
+        let mut runs = Runs { total: samples.len() as u64, ..Runs::default() };
         for unit in samples.chunk_by(|(a, _), (b, _)| unit_of(a) == unit_of(b)) {
             let Some(&(first, _)) = unit.first() else { continue };
             let clean = runs.unit(record, first, unit);
@@ -284,8 +286,8 @@ fn unit_of(s: &Sample) -> (Group, u32) {
 }
 
 /// ln of the cost per unit of work: a metric of which more is better enters negated, so that plus is always worse.
-fn cost(sample: &Sample, sign: f64) -> Result<f64, &'static str> {
-    match (&sample.outcome, sample.value) {
+fn cost(sample: &Sample, value: Option<f64>, sign: f64) -> Result<f64, &'static str> {
+    match (&sample.outcome, value) {
         (Outcome::Failed(_), _) => Err(reason::FAILED),
         (Outcome::TimedOut, _) => Err(reason::TIMED_OUT),
         (Outcome::Ok, Some(value)) if value.is_finite() && value > 0.0 => Ok(sign * value.ln()),

@@ -157,7 +157,7 @@ fn every_run_is_accounted_for() {
     twice.order += 100_000;
     record.samples.push(twice);
     record.samples.push(Sample { cell: Cell::PB, ..record.samples[d].clone() });
-    let runs = Runs::of(&record);
+    let runs = Runs::of(&record, Key::first(&record.header));
     let used: usize = runs
         .blocks
         .iter()

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::decide::{Answer, Blocked, Decision};
 use super::estimates::Estimates;
 use super::robust::Interval;
+use super::rows::{self, Key, Row};
 use super::runs::Runs;
 use super::spread::{Modes, Spread};
 use crate::diff::Suspect;
@@ -19,7 +20,7 @@ use crate::measure::record::{Better, Matched, Metric, Pilot, Record};
 /// The schema that the value names.
 pub const SCHEMA: &str = "straddle.verdict/1";
 
-/// A change of cost in percent with its 97.5 % interval; plus means that patched is worse, `null` is unknown.
+/// A change of cost in percent with its interval (97.5 %, or [`Verdict::interval_percent`]); plus means that patched is worse, `null` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     pub percent: Option<f64>,
@@ -128,19 +129,6 @@ pub struct Machine {
     pub host: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A verdict for one metric and one row of a sweep.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    pub metric: String,
-    pub workers: Option<u32>,
-    /// Named before data as the one that decides.
-    pub decides: bool,
-    pub verdict: Answer,
-    pub headline: Effect,
-    pub code_effect: Effect,
-    pub layout_luck: Effect,
-}
-
 /// The answer, and everything it stands on. Serialises to `straddle.verdict/1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -156,6 +144,12 @@ pub struct Verdict {
     pub blocked_by: Option<Blocked>,
     pub needs: Option<Needs>,
     pub metric: Metric,
+    /// Of a sweep: the row whose numbers these are.
+    #[serde(default)]
+    pub workers: Option<u32>,
+    /// The level of the intervals.
+    #[serde(default = "of_one_row")]
+    pub interval_percent: f64,
     pub headline: Effect,
     pub code_effect: Effect,
     pub layout_luck: Effect,
@@ -261,27 +255,19 @@ impl Verdict {
         self.luck_or_interaction.as_ref().unwrap_or(&self.layout_luck)
     }
 
-    /// Whether a campaign should stop here: decided, or no further look can change it. Ask only when a look is
+    /// Whether a campaign should stop here: every row that decides is decided, or no further look can change it. Ask only when a look is
     /// complete (`looks::after` says which is next): between looks the intervals are not what they claim.
     #[must_use]
     pub fn settled(&self) -> bool {
-        self.blocked_by != Some(Blocked::Budget)
+        let mut deciding = self.rows.iter().filter(|row| row.decides);
+        self.blocked_by == Some(Blocked::AA) || deciding.all(|row| row.blocked_by != Some(Blocked::Budget))
     }
 
-    /// All but the sentences, which read the value.
-    pub(super) fn of(record: &Record, runs: Runs, e: &Estimates, decision: Decision) -> Verdict {
+    /// Of one row; all but the sentences, which read the value.
+    pub(super) fn of(record: &Record, key: Key, runs: Runs, e: &Estimates, decision: Decision) -> Verdict {
         let header = &record.header;
-        let sign = if header.metric.better == Better::Lower { 1.0 } else { -1.0 };
-        let (headline, code_effect, layout_luck) = (Effect::of(e.delta), Effect::of(e.gamma), Effect::of(e.lambda));
-        let row = Row {
-            metric: header.metric.name.clone(),
-            workers: None,
-            decides: true,
-            verdict: decision.answer,
-            headline,
-            code_effect,
-            layout_luck,
-        };
+        let metric = key.metric(header).clone();
+        let sign = if metric.better == Better::Lower { 1.0 } else { -1.0 };
         let spreads = (e.base_spread.map(layout_spread), e.patched_spread.map(layout_spread));
         let sd = |s: Option<LayoutSpread>| s.and_then(|s| s.sd_percent);
         Verdict {
@@ -294,10 +280,12 @@ impl Verdict {
             only_together: decision.only_together,
             blocked_by: decision.blocked,
             needs: decision.hindrance.map(|h| Needs { interval: h.key.into(), blocks: h.blocks }),
-            metric: header.metric.clone(),
-            headline,
-            code_effect,
-            layout_luck,
+            metric,
+            workers: key.workers,
+            interval_percent: rows::interval_percent(key.sharing(header)),
+            headline: Effect::of(e.delta),
+            code_effect: Effect::of(e.gamma),
+            layout_luck: Effect::of(e.lambda),
             code_over_layouts: Effect::of(e.kappa),
             interaction: Effect::of(e.iota),
             remainder: Effect::of(e.rho),
@@ -338,7 +326,7 @@ impl Verdict {
             quick: header.quick,
             identical: header.identical,
             forecast: record.pilot(),
-            rows: vec![row],
+            rows: vec![Row::of(header, key, e, decision)],
             suspects: header.suspects.clone(),
             reasons: Vec::new(),
             seed: header.seed.clone(),
@@ -346,6 +334,11 @@ impl Verdict {
             machines: Vec::new(),
         }
     }
+}
+
+/// What a verdict of before there were sweeps says by its silence.
+fn of_one_row() -> f64 {
+    rows::interval_percent(1)
 }
 
 /// ln units → percent; `None` where JSON has no number for it.
@@ -400,6 +393,6 @@ fn cells(e: &Estimates, sign: f64) -> Vec<CellValue> {
     cells
 }
 
-fn nine_digits(value: f64) -> Option<f64> {
+pub(super) fn nine_digits(value: f64) -> Option<f64> {
     format!("{value:.8e}").parse().ok().filter(|v: &f64| v.is_finite())
 }

@@ -8,6 +8,7 @@
     reason = "tests open files, run compilers and stop at the first surprise"
 )]
 
+mod btf;
 mod cases;
 mod cycle;
 mod diff;
@@ -19,6 +20,7 @@ mod measure;
 mod resume;
 mod scan;
 mod tidy;
+mod type_view;
 mod types;
 mod variant;
 mod variants;

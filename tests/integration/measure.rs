@@ -52,12 +52,12 @@ impl Bench {
     fn runner(&self, template: &str) -> Real {
         let path = Some(OsStr::new("/usr/bin:/bin"));
         let workload = Workload::new(template, &self.at("slot"), self.dir.path(), path).unwrap();
-        Real::new(workload, CpuSet::resolve(None).unwrap()).unwrap()
+        Real::new(workload, CpuSet::resolve(None, 2).unwrap()).unwrap()
     }
 }
 
 fn run(runner: &mut Real, binary: &Path, stack_offset: u32, time_limit: Duration) -> RunResult {
-    runner.run(&Job { binary, stack_offset, time_limit, stop: &StopToken::new(None) }).unwrap()
+    runner.run(&Job { binary, workers: None, stack_offset, time_limit, stop: &StopToken::new(None) }).unwrap()
 }
 
 fn once(body: &str) -> RunResult {
@@ -123,7 +123,8 @@ fn a_stop_kills_the_run() {
     let script = bench.script("variant", "sleep 1000");
     let stop = StopToken::new(Some(Duration::ZERO));
     let mut runner = bench.runner("{bin}");
-    let r = runner.run(&Job { binary: &script, stack_offset: 0, time_limit: LONG, stop: &stop }).unwrap();
+    let r =
+        runner.run(&Job { binary: &script, workers: None, stack_offset: 0, time_limit: LONG, stop: &stop }).unwrap();
     assert_eq!(r.end, End::Stopped);
 }
 
@@ -218,7 +219,7 @@ fn what_cannot_be_executed_is_one_clear_line() {
     fs::write(&file, "echo no shebang").unwrap();
     let mut runner = bench.runner("{bin}");
     let mut fails = || {
-        let job = Job { binary: &file, stack_offset: 0, time_limit: LONG, stop: &StopToken::new(None) };
+        let job = Job { binary: &file, workers: None, stack_offset: 0, time_limit: LONG, stop: &StopToken::new(None) };
         runner.run(&job).unwrap_err().to_string()
     };
     let denied = fails();
@@ -242,11 +243,11 @@ fn a_campaign_of_real_runs_ends_as_a_record() {
     let stop = StopToken::new(None);
     let mut runner = bench.runner("{bin}");
     let [first, second] = [cell(Cell::B0, &base, 0), cell(Cell::P0, &patched, 0)];
-    let info = pilot(&mut runner, &metric, &Limits::default(), &first, &second, &stop).unwrap().unwrap();
+    let info = pilot(&mut runner, &metric, None, &Limits::default(), &first, &second, &stop).unwrap().unwrap();
     assert_eq!((info.base, info.patched), (2.0, 3.0));
 
     let header: Header = serde_json::from_value(serde_json::json!({
-        "schema": SCHEMA, "tool": "0", "case": "", "seed": "0x1", "started": "", "command": runner.workload().command,
+        "schema": SCHEMA, "tool": "0", "case": "", "seed": "0x1", "started": "", "command": "{bin}",
         "host": facts(runner.cpus(), runner.fixed_addresses()), "metric": metric.metric(), "margin_percent": 1.0,
         "max_blocks": 0, "matched": {"units": 0, "of": 0, "rest": []}, "suspects": [], "identical": false, "hashes": {}
     }))

@@ -12,7 +12,7 @@ use straddle::open::Bytes;
 use straddle::types::{Contention, DebugSections, Field, Types, Variable};
 
 /// Compiles with any compiler; `None` when it is not there.
-fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
+pub fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), source).unwrap();
     let (program, arguments) = compiler.split_first().unwrap();
@@ -23,7 +23,7 @@ fn compile(compiler: &[&str], name: &str, source: &str) -> Option<(tempfile::Tem
     Some((folder, path))
 }
 
-fn open(path: &Path) -> Bytes {
+pub fn open(path: &Path) -> Bytes {
     straddle::open::map(path).unwrap()
 }
 
@@ -79,7 +79,7 @@ fn check(path: &Path, wanted: &[&str]) {
     }
 }
 
-const C: &str = r"
+pub const C: &str = r"
     typedef unsigned long word;
     struct lock { int owner; char held; };
     typedef struct lock lock_t;
@@ -355,7 +355,7 @@ fn types_that_hold_themselves_end() {
     assert_eq!((types.table.contention(of("b")), types.table.size(of("c"))), (None, None));
     assert!(types.table.name(of("c")).starts_with("?[200][200]"));
     assert_eq!((types.table.size(of("d")), types.table.name(of("d"))), (Some(8), "void *".to_string()));
-    let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
+    let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
     assert_eq!(scan.totals.counts.objects, 5);
 }
 
@@ -377,7 +377,7 @@ fn what_cannot_be_read_is_counted() {
     // Elf64_Chdr.ch_size.
     bytes[at + 8..at + 16].copy_from_slice(&(1u64 << 40).to_le_bytes());
     let counted = |reason: &'static str| BTreeMap::from([(reason, 1)]);
-    assert_eq!(read(&bytes), (0, counted("sections of debug information that could not be expanded")));
+    assert_eq!(read(&bytes), (0, counted("sections of debug information not expanded: they would become too large")));
 
     let (_folder, path) = compile(&[&["gcc", "-g"], &flags[..]].concat(), "a.c", C).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
@@ -389,7 +389,7 @@ fn what_cannot_be_read_is_counted() {
 
     let (_folder, path) = compile(&[&["gcc", "-g", "-gsplit-dwarf"], &flags[..]].concat(), "a.c", C).unwrap();
     let split = read(&std::fs::read(&path).unwrap());
-    assert_eq!(split, (0, counted("units whose debug information is in a .dwo file")));
+    assert_eq!(split, (0, counted("units whose debug information is in a .dwo file that was not found")));
 }
 
 /// A program whose debug information is damaged, and where each section of it lies.
@@ -430,7 +430,7 @@ proptest! {
                 prop_assert!(members <= 4096 && types.table.name(id).chars().count() <= 201);
             }
         }
-        let scan = straddle::rules::scan(&image, Some(&types), None).unwrap();
-        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, None).unwrap().totals.counts);
+        let scan = straddle::rules::scan(&image, Some(&types), &Default::default()).unwrap();
+        prop_assert_eq!(scan.totals.counts, straddle::rules::scan(&image, None, &Default::default()).unwrap().totals.counts);
     }
 }

@@ -23,11 +23,12 @@ use crate::error::{Error, Exit, Result};
 use crate::measure::campaign::{Campaign, Ended, GroupCells};
 use crate::measure::cpus::CpuSet;
 use crate::measure::host;
-use crate::measure::metric::MetricSpec;
+use crate::measure::metric::{MetricSpec, Metrics};
 use crate::measure::pilot::{self, Limits, PilotInfo};
 use crate::measure::record::{Better, Cell, Group, Header, Matched, Record, SCHEMA};
 use crate::measure::run::Real;
 use crate::measure::stop::{self, StopReason, StopToken};
+use crate::measure::workers;
 use crate::measure::workload::Workload;
 use crate::measure::writer::{Existing, RecordWriter};
 use crate::triage::{Event, Triage};
@@ -53,12 +54,18 @@ pub struct TriageArgs {
     /// Which linked file is meant, a glob on its path in the tree
     #[arg(long, value_name = "GLOB")]
     pub link: Option<String>,
-    /// What decides: wall, user, sys, cpu, rss or stdout:REGEX
+    /// What decides: wall, user, sys, cpu, rss or stdout:REGEX; more of them are shown beside it
     #[arg(long, value_name = "METRIC")]
     pub metric: Vec<String>,
-    /// Whether a lower or a higher metric is better
+    /// Whether a lower or a higher metric is better; once, or once for each
     #[arg(long, value_name = "lower|higher", value_parser = better)]
-    pub better: Option<Better>,
+    pub better: Vec<Better>,
+    /// Run with each of these worker counts, for {workers} in the workload: 1,16 or 1,50%,100% of the CPUs
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',')]
+    pub workers: Vec<String>,
+    /// The worker count that decides alone; without it all do, each by a stricter rule
+    #[arg(long, value_name = "COUNT")]
+    pub decides: Option<u32>,
     /// CPUs to run on: 0,1 or 2-5
     #[arg(long, value_name = "SET")]
     pub cpus: Option<String>,
@@ -116,8 +123,10 @@ impl TriageArgs {
             link: self.link.clone(),
             workload: self.workload.clone(),
             metric: self.metric.clone(),
-            better: self.better,
+            better: self.better.clone(),
             cpus: self.cpus.clone(),
+            workers: self.workers.clone(),
+            decides: self.decides,
         }
     }
 }
@@ -136,25 +145,31 @@ pub fn run(args: &TriageArgs, quiet: bool, out: &mut impl Write) -> Result<Exit>
 /// The pipeline, from a case to a verdict and the path of its record.
 fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> {
     let case = config::resolve(args.case.as_deref(), &args.overrides())?;
-    let metric = MetricSpec::parse(case.metrics.first().map_or("wall", String::as_str), case.better)?;
-    let cpus = CpuSet::resolve(case.cpus.as_deref())?;
+    let metrics = Metrics::parse(&case.metrics, &case.better)?;
+    let cpus = CpuSet::resolve(case.cpus.as_deref(), workers::largest(&case.workers))?;
+    let counts = workers::resolve(&case.workers, cpus.numbers().len(), case.decides)?;
     let work = Work::open(&case)?;
     stop::listen();
     let mut versions = versions::build(&case, &work, progress)?;
-    let Difference { suspects, identical } = versions.compare()?;
-    if let [_, rest @ ..] = case.metrics.as_slice()
-        && !rest.is_empty()
-    {
-        versions.problems.push(format!("only the first metric is recorded, not {}", rest.join(", ")));
+    let Difference { suspects, identical, threads } = versions.compare()?;
+    if let Some(most) = counts.last().filter(|n| **n as usize > cpus.numbers().len()) {
+        versions.problems.push(format!("{most} workers take turns on CPU {cpus}: --cpus names more"));
     }
 
     let stop = StopToken::new(Some(args.budget));
     let folder = work.variants()?;
     let mut cells = Cells::new(&versions, folder.clone(), args.seed);
     let path = std::env::var_os("PATH");
-    let workload = Workload::new(&case.workload, &versions.output, &versions.folder, path.as_deref())?;
-    let command = workload.command.clone();
-    let mut runner = Real::new(workload, cpus)?;
+    let command = Workload::describe(&case.workload, &versions.output);
+    let of = |template: &str| Workload::new(template, &versions.output, &versions.folder, path.as_deref());
+    let workloads = match counts.as_slice() {
+        [] => vec![(None, of(&case.workload)?)],
+        counts => {
+            let of = |&n: &u32| Ok((Some(n), of(&Workload::with_workers(&case.workload, n))?));
+            counts.iter().map(of).collect::<Result<Vec<_>>>()?
+        }
+    };
+    let mut runner = Real::sweep(workloads, cpus)?;
     let started = work::now();
     let mut header = Header {
         schema: SCHEMA.to_string(),
@@ -163,7 +178,11 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
         seed: format!("{:#x}", args.seed),
         host: host::facts(runner.cpus(), runner.fixed_addresses()),
         command,
-        metric: metric.metric(),
+        metric: metrics.decides.metric(),
+        also: metrics.also.iter().map(MetricSpec::metric).collect(),
+        workers: counts,
+        decides: case.decides,
+        threads,
         margin_percent: args.margin,
         max_blocks: if args.quick { 1 } else { args.layouts / 2 },
         quick: args.quick,
@@ -195,7 +214,7 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     if let Some(which) = &args.resume {
         record = resume::find(which.as_deref(), &work, &header)?;
     }
-    let pilot = match run_pilot(&mut runner, &metric, &first, &stop)? {
+    let pilot = match run_pilot(&mut runner, &metrics.decides, &header.counts(), &first, &stop)? {
         Some(pilot) => pilot,
         None => return Err(Error::machine("running the workload for the first time", "stopped before it ended")),
     };
@@ -203,10 +222,10 @@ fn triage(args: &TriageArgs, progress: &Progress) -> Result<(Verdict, PathBuf)> 
     let campaign = if args.resume.is_some() {
         progress.step(&format!("going on with {}", record.display()));
         let (writer, past) = RecordWriter::reopen(&record)?;
-        Campaign::resume(runner, writer, past, metric, args.seed, pilot.time_limit)
+        Campaign::resume(runner, writer, past, metrics, args.seed, pilot.time_limit)
     } else {
         let writer = RecordWriter::create(&record, &header, Existing::Refuse)?;
-        Campaign::new(runner, writer, header, metric, args.seed, pilot.time_limit)
+        Campaign::new(runner, writer, header, metrics, args.seed, pilot.time_limit)
     };
     let cost = Cost { run: pilot.seconds_per_run, link: first.link_seconds };
     let mut tell = |event| tell(progress, &stop, plan, event);
@@ -281,11 +300,29 @@ fn first_look(cells: &Cells, quick: bool, progress: &Progress) -> Result<First> 
     Ok(First { made, problems, link_seconds: began.elapsed().as_secs_f64() / links.max(1) as f64 })
 }
 
-fn run_pilot(runner: &mut Real, metric: &MetricSpec, look: &First, stop: &StopToken) -> Result<Option<PilotInfo>> {
+/// The first runs, with each worker count: what they take together, and the longest limit.
+fn run_pilot(
+    runner: &mut Real,
+    metric: &MetricSpec,
+    counts: &[Option<u32>],
+    look: &First,
+    stop: &StopToken,
+) -> Result<Option<PilotInfo>> {
     let block = look.made.iter().map(|m| &m.group).find(|g| g.group == Group::Block && g.number == 0);
     let cell = |which| block.and_then(|b| b.cells.iter().find(|c| c.cell == which));
-    match (cell(Cell::B0), cell(Cell::P0)) {
-        (Some(base), Some(patched)) => pilot::pilot(runner, metric, &Limits::default(), base, patched, stop),
-        _ => Err(Error::input("running the workload for the first time", "block 0 has no as-built pair")),
+    let (Some(base), Some(patched)) = (cell(Cell::B0), cell(Cell::P0)) else {
+        return Err(Error::input("running the workload for the first time", "block 0 has no as-built pair"));
+    };
+    let mut all: Option<PilotInfo> = None;
+    for &workers in counts {
+        let Some(one) = pilot::pilot(runner, metric, workers, &Limits::default(), base, patched, stop)? else {
+            return Ok(None);
+        };
+        all = Some(all.map_or(one, |sum| PilotInfo {
+            seconds_per_run: sum.seconds_per_run + one.seconds_per_run,
+            time_limit: sum.time_limit.max(one.time_limit),
+            ..sum
+        }));
     }
+    Ok(all)
 }

@@ -7,7 +7,7 @@ use crate::cli::progress::Progress;
 use crate::cli::triage::work::Work;
 use crate::diff;
 use crate::error::{Error, Result};
-use crate::image::Image;
+use crate::image::{Image, Symbol};
 use crate::link::{self, Build, Capture, Link, Request, Tree};
 use crate::measure::stop::StopToken;
 use crate::open::Bytes;
@@ -117,6 +117,20 @@ pub struct Difference {
     pub suspects: Vec<diff::Suspect>,
     /// What is loaded is the same: there is nothing to measure.
     pub identical: bool,
+    /// Whether patched can start threads, by its symbols; `None`: it has none.
+    pub threads: Option<bool>,
+}
+
+/// Whether the program calls what starts a thread: of libc, of C++'s library, of OpenMP.
+fn threads(image: &Image) -> Option<bool> {
+    const NAMES: [&str; 3] = ["pthread_create", "thrd_create", "__kmpc_fork_call"];
+    const STEMS: [&str; 2] = ["GOMP_parallel", "_ZNSt6thread15_M_start_thread"];
+    let starts = |symbol: &Symbol| {
+        // The linker appends the version: `pthread_create@GLIBC_2.34`.
+        let name = symbol.name.split('@').next().unwrap_or_default();
+        NAMES.contains(&name) || STEMS.iter().any(|stem| name.starts_with(stem))
+    };
+    (!image.symbols.is_empty()).then(|| image.symbols.iter().any(starts))
 }
 
 impl Versions {
@@ -133,6 +147,6 @@ impl Versions {
                 Vec::new()
             }
         };
-        Ok(Difference { suspects, identical })
+        Ok(Difference { suspects, identical, threads: threads(&patched) })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::measure::fake::{Fake, result};
+use crate::measure::metric::MetricSpec;
 use crate::measure::pilot::{Limits, pilot};
 use crate::measure::record::{Better, Matched, SCHEMA};
 use crate::measure::writer::Existing;
@@ -18,6 +19,10 @@ pub(crate) fn header() -> Header {
         host: Default::default(),
         command: "{bin} 1".into(),
         metric: wall().metric(),
+        also: Vec::new(),
+        workers: Vec::new(),
+        decides: None,
+        threads: None,
         margin_percent: 1.0,
         max_blocks: 12,
         quick: false,
@@ -35,12 +40,14 @@ pub(crate) fn sample() -> Sample {
         group: Group::Layout,
         number: 3,
         cell: Cell::P0,
+        workers: None,
         round: 1,
         attempt: 0,
         order: 7,
         start_ns: 8,
         outcome: Outcome::Failed("exits with status 1".into()),
         value: None,
+        also: Vec::new(),
         wall: 0.1,
         user: 0.2,
         sys: 0.3,
@@ -237,7 +244,7 @@ fn the_pilot_fails_with_the_words_of_the_program() {
     let cells = [group(Group::Block, 0).cells[0].clone(), group(Group::Block, 0).cells[3].clone()];
     let ask = |answer: fn(&Job) -> RunResult| {
         let mut fake = Fake::new(move |_: usize, job: &Job| answer(job));
-        pilot(&mut fake, &wall(), &Limits::default(), &cells[0], &cells[1], &StopToken::new(None))
+        pilot(&mut fake, &wall(), None, &Limits::default(), &cells[0], &cells[1], &StopToken::new(None))
     };
     let info = ask(|job| result(if job.binary == Path::new("Block0P0") { 2.0 } else { 1.0 })).unwrap().unwrap();
     assert_eq!((info.base, info.patched, info.time_limit), (1.0, 2.0, Duration::from_secs(20)));

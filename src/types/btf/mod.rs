@@ -107,6 +107,7 @@ impl<'a> Btf<'a> {
             }
             table::complete(&mut list, distilled.count(), shift, &mut skipped);
         }
-        Ok(Types { from: Some(TypesFrom::Btf), table: TypeTable { list }, variables, skipped })
+        let table = TypeTable { list };
+        Ok(Types { from: Some(TypesFrom::Btf), table, variables, definitions: Vec::new(), skipped })
     }
 }

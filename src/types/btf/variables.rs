@@ -7,13 +7,13 @@ use crate::image::Image;
 use crate::types::Variable;
 use crate::units::Addr;
 
-/// By address.
+/// By section and address.
 pub(super) fn find<'a>(reader: &Reader<'_, 'a>, image: &Image<'_>, skipped: &mut Skipped) -> Vec<Variable<'a>> {
     let mut found = Vec::new();
     let (mut lost, mut damaged) = (0, 0);
     for section in reader.own.records().filter(|r| r.kind == kind::DATASEC) {
         let start = reader.name(section.name).and_then(|name| start(image, name));
-        let Some(start) = start else {
+        let Some((home, start)) = start else {
             lost += section.triples().len();
             continue;
         };
@@ -25,6 +25,7 @@ pub(super) fn find<'a>(reader: &Reader<'_, 'a>, image: &Image<'_>, skipped: &mut
             found.push(Variable {
                 name: reader.name(variable.name),
                 linkage_name: None,
+                section: home,
                 address: Addr(start.saturating_add(offset.into())),
                 file: None,
                 line: None,
@@ -35,13 +36,15 @@ pub(super) fn find<'a>(reader: &Reader<'_, 'a>, image: &Image<'_>, skipped: &mut
     }
     skip(skipped, "variables of BTF in sections that the image has not", lost);
     skip(skipped, "variables of BTF that are not there", damaged);
-    found.sort_by_key(|v| v.address);
+    found.sort_by_key(|v| (v.section, v.address));
     found
 }
 
-/// Where a section begins. Without section headers, the kernel's symbols say it of the one that matters.
-fn start(image: &Image<'_>, name: &str) -> Option<u64> {
-    let section = image.sections.iter().find(|s| s.name == name).map(|s| s.address);
+/// Where a section begins, and its index where places count from it. Without section headers, the kernel's symbols say
+/// it of the one that matters.
+fn start(image: &Image<'_>, name: &str) -> Option<(Option<u32>, u64)> {
+    let section = (0..).zip(&image.sections).find(|(_, s)| s.name == name);
+    let section = section.map(|(index, s)| (image.kind.relocatable().then_some(index), s.address));
     let symbol = || image.symbols.iter().find(|s| s.name == "__per_cpu_start" && name == ".data..percpu");
-    section.or_else(|| symbol().map(|s| s.value))
+    section.or_else(|| symbol().map(|s| (None, s.value)))
 }

@@ -1,15 +1,19 @@
 //! Entries of types → [`Type`]s: each entry that a variable contains, once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use gimli::{AttributeValue, DwAt, DwTag, Operation};
 
+use super::scopes::Scopes;
 use super::units::{At, Dwarf, Entry, checked};
 use super::{Skipped, skip};
 use crate::types::{Alias, Bits, Kind, Member, Type, TypeId};
 
 pub(super) struct Builder<'b, 'd> {
     dwarf: &'b Dwarf<'d>,
+    /// Of each unit.
+    scopes: Vec<Scopes>,
     ids: HashMap<At, TypeId>,
     list: Vec<Type<'d>>,
     /// Named by a type that was read, and not read themselves.
@@ -21,8 +25,8 @@ pub(super) struct Builder<'b, 'd> {
 }
 
 impl<'b, 'd> Builder<'b, 'd> {
-    pub(super) fn new(dwarf: &'b Dwarf<'d>) -> Builder<'b, 'd> {
-        Builder { dwarf, ids: HashMap::new(), list: Vec::new(), open: Vec::new(), left: dwarf.size, over: 0 }
+    pub(super) fn new(dwarf: &'b Dwarf<'d>, scopes: Vec<Scopes>) -> Builder<'b, 'd> {
+        Builder { dwarf, scopes, ids: HashMap::new(), list: Vec::new(), open: Vec::new(), left: dwarf.size, over: 0 }
     }
 
     /// The type of an entry; what it is made of is read in [`Builder::finish`].
@@ -60,9 +64,11 @@ impl<'b, 'd> Builder<'b, 'd> {
         // The stub that stands for a type of another unit.
         if let Some(AttributeValue::DebugTypesRef(_)) = entry.attr_value(gimli::DW_AT_signature) {
             let of = self.refers(at.unit, &entry, gimli::DW_AT_signature);
-            return Some(Type { name: None, size: None, align: None, kind: Kind::Alias { how: Alias::Typedef, of } });
+            return Some(Type { kind: Kind::Alias { how: Alias::Typedef, of }, ..unknown() });
         }
-        let name = self.dwarf.name(at.unit, &entry).or_else(|| self.completed(at.unit, &entry));
+        let own = self.dwarf.name(at.unit, &entry).map(|name| (at, name));
+        let named = own.or_else(|| self.completed(at.unit, &entry));
+        let scope = named.and_then(|(at, _)| self.scope(at));
         let kind = self.kind(at, &entry)?;
         let size = match kind {
             // An alias has its type's; an array's is worked out where it is not given.
@@ -71,7 +77,13 @@ impl<'b, 'd> Builder<'b, 'd> {
                 .or_else(|| Some(self.dwarf.unit(at.unit)?.header.address_size().into())),
             _ => number(&entry, gimli::DW_AT_byte_size),
         };
-        Some(Type { name, size, align: number(&entry, gimli::DW_AT_alignment), kind })
+        Some(Type {
+            name: named.map(|(_, name)| name),
+            scope,
+            size,
+            align: number(&entry, gimli::DW_AT_alignment),
+            kind,
+        })
     }
 
     fn kind(&mut self, at: At, entry: &Entry<'d>) -> Option<Kind<'d>> {
@@ -109,23 +121,21 @@ impl<'b, 'd> Builder<'b, 'd> {
         self.id(self.dwarf.target(unit, &entry.attr_value(attribute)?)?)
     }
 
-    /// The name of the declaration that an entry completes.
-    fn completed(&self, unit: u32, entry: &Entry<'d>) -> Option<&'d str> {
+    /// The name of the declaration that an entry completes, and where that is.
+    fn completed(&self, unit: u32, entry: &Entry<'d>) -> Option<(At, &'d str)> {
         let at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_specification)?)?;
-        self.dwarf.name(at.unit, &self.dwarf.entry(at)?)
+        Some((at, self.dwarf.name(at.unit, &self.dwarf.entry(at)?)?))
     }
 
-    /// The name of what a pointer points to, through a few qualifiers; the type itself is not read.
-    fn pointed(&mut self, unit: u32, entry: &Entry<'d>) -> Option<&'d str> {
-        let mut at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_type)?)?;
-        for _ in 0..4 {
-            let target = self.dwarf.entry(at)?;
-            if let Some(name) = self.dwarf.name(at.unit, &target) {
-                return Some(name);
-            }
-            at = self.dwarf.target(at.unit, &target.attr_value(gimli::DW_AT_type)?)?;
-        }
-        None
+    /// What the name at an entry is written behind.
+    fn scope(&self, at: At) -> Option<Box<str>> {
+        self.scopes.get(at.unit as usize)?.name(self.dwarf, at).map(String::into_boxed_str)
+    }
+
+    /// The whole name of what a pointer points to; the type itself is not read.
+    fn pointed(&self, unit: u32, entry: &Entry<'d>) -> Option<Cow<'d, str>> {
+        let (at, name) = self.dwarf.pointed(self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_type)?)?)?;
+        Some(self.scope(at).map_or(Cow::Borrowed(name), |scope| Cow::Owned(format!("{scope}::{name}"))))
     }
 
     /// Members that take bytes: no static ones, no variants of an enum with fields, whose place depends on the value.
@@ -247,5 +257,5 @@ fn elements(range: &Entry<'_>) -> Option<u64> {
 }
 
 fn unknown<'d>() -> Type<'d> {
-    Type { name: None, size: None, align: None, kind: Kind::Unknown }
+    Type { name: None, scope: None, size: None, align: None, kind: Kind::Unknown }
 }

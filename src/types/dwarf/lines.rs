@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use gimli::{DebugLineOffset, Section as _};
+use gimli::{DebugLineOffset, Reader as _};
 
-use super::units::{Dwarf, Value};
+use super::units::{Dwarf, Tables, Value};
 use super::{Skipped, skip};
 use crate::types::SourceFile;
 
 pub(super) struct Files<'b, 'd> {
     dwarf: &'b Dwarf<'d>,
-    /// By offset; `None`: damaged, or past the limit.
-    tables: HashMap<usize, Option<Table<'d>>>,
+    /// By part and offset; `None`: damaged, or past the limit.
+    tables: HashMap<(u32, usize), Option<Table<'d>>>,
     /// Bytes of headers that may still be read. Headers of real files do not overlap.
     left: usize,
     unread: usize,
@@ -28,36 +28,37 @@ struct Table<'d> {
 
 impl<'b, 'd> Files<'b, 'd> {
     pub(super) fn new(dwarf: &'b Dwarf<'d>) -> Files<'b, 'd> {
-        Files { dwarf, tables: HashMap::new(), left: dwarf.lines.reader().len(), unread: 0 }
+        let left = dwarf.parts.iter().map(|p| p.lines.len()).fold(0, usize::saturating_add);
+        Files { dwarf, tables: HashMap::new(), left, unread: 0 }
     }
 
     /// A file by the number that a unit's entries give it.
     pub(super) fn get(&mut self, unit: u32, index: u64) -> Option<SourceFile<'d>> {
-        let at = self.dwarf.unit(unit)?.lines?;
-        if !self.tables.contains_key(&at.0) {
-            let table = self.read(unit, at);
+        let unit = self.dwarf.unit(unit)?;
+        let (part, at) = unit.lines?;
+        let tables = self.dwarf.parts.get(part as usize)?;
+        if !self.tables.contains_key(&(part, at.0)) {
+            let table = self.read(tables, unit.header.address_size(), at);
             self.unread += usize::from(table.is_none());
-            self.tables.insert(at.0, table);
+            self.tables.insert((part, at.0), table);
         }
-        let table = self.tables.get(&at.0)?.as_ref()?;
+        let table = self.tables.get(&(part, at.0))?.as_ref()?;
         let place = |number: u64| usize::try_from(number.checked_sub(table.first)?).ok();
         let (name, folder) = table.files.get(place(index)?)?;
         // Folder 0 is where the compiler ran.
         let folder = Some(*folder).filter(|&number| number != 0).and_then(|number| table.folders.get(place(number)?));
-        let text = |value| self.dwarf.text(unit, value);
+        let text = |value| self.dwarf.text_in(tables, unit, value);
         Some(SourceFile { folder: folder.and_then(text), name: text(name)? })
     }
 
-    fn read(&mut self, unit: u32, at: DebugLineOffset) -> Option<Table<'d>> {
-        let section = self.dwarf.lines.reader().len();
+    fn read(&mut self, tables: &Tables<'d>, address_size: u8, at: DebugLineOffset) -> Option<Table<'d>> {
         if self.left == 0 {
             return None;
         }
         let before = self.left;
         // What a damaged header costs is not known: a few are tried, not thousands.
-        self.left = before.saturating_sub(section / 64 + 1);
-        let size = self.dwarf.unit(unit)?.header.address_size();
-        let program = self.dwarf.lines.program(at, size, None, None).ok()?;
+        self.left = before.saturating_sub(tables.lines.len() / 64 + 1);
+        let program = tables.line_tables().program(at, address_size, None, None).ok()?;
         let header = program.header();
         self.left = before.saturating_sub(header.header_length());
         Some(Table {

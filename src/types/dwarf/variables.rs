@@ -5,7 +5,8 @@ use rayon::prelude::*;
 
 use super::layout::Builder;
 use super::lines::Files;
-use super::units::{At, Dwarf, Entry, checked};
+use super::scopes::{Scopes, Walked, walk};
+use super::units::{At, Dwarf, Entry};
 use super::{Skipped, skip};
 use crate::types::Variable;
 use crate::units::Addr;
@@ -13,49 +14,45 @@ use crate::units::Addr;
 /// A variable's entry, and the address it has.
 pub(super) struct AtAddress {
     at: At,
+    section: Option<u32>,
     address: u64,
 }
 
-/// Of all units, in their order.
-pub(super) fn find(dwarf: &Dwarf<'_>, skipped: &mut Skipped) -> Vec<AtAddress> {
+/// Of all units that are the image's, in their order.
+pub(super) fn find(dwarf: &Dwarf<'_>, skipped: &mut Skipped) -> (Vec<Scopes>, Vec<AtAddress>) {
     let numbers = 0..u32::try_from(dwarf.units.len()).unwrap_or(u32::MAX);
-    let found: Vec<(Vec<AtAddress>, bool)> = numbers.into_par_iter().map(|number| in_unit(dwarf, number)).collect();
-    let damaged = found.iter().filter(|(_, whole)| !whole).count();
+    let units: Vec<(Walked, Vec<AtAddress>)> = numbers.into_par_iter().map(|number| in_unit(dwarf, number)).collect();
+    let damaged = units.iter().filter(|(walked, _)| !walked.whole).count();
     skip(skipped, "damaged units of debug information", damaged);
-    found.into_iter().flat_map(|(found, _)| found).collect()
+    let mut all = Vec::new();
+    let scopes = units.into_iter().map(|(walked, found)| {
+        all.extend(found);
+        walked.scopes
+    });
+    (scopes.collect(), all)
 }
 
-/// What one unit has, and whether it could be read to its end. Function-local statics lie deep inside, so every entry
-/// is passed; nearly all are skipped unread.
-fn in_unit(dwarf: &Dwarf<'_>, number: u32) -> (Vec<AtAddress>, bool) {
+/// Function-local statics lie deep inside, so every entry is passed; nearly all are skipped unread.
+fn in_unit(dwarf: &Dwarf<'_>, number: u32) -> (Walked, Vec<AtAddress>) {
     let mut found = Vec::new();
-    let whole = walk(dwarf, number, &mut found).is_some();
-    (found, whole)
-}
-
-fn walk(dwarf: &Dwarf<'_>, number: u32, found: &mut Vec<AtAddress>) -> Option<()> {
-    let unit = dwarf.unit(number)?;
-    let mut entries = unit.header.entries_raw(&unit.abbreviations, None).ok()?;
-    while !entries.is_empty() {
-        let at = At { unit: number, offset: entries.next_offset() };
-        let Some(abbreviation) = entries.read_abbreviation().ok()? else { continue };
-        let attributes = checked(abbreviation.attributes())?;
+    let walked = walk(dwarf, number, |entries, at, abbreviation| {
+        let attributes = abbreviation.attributes();
         if abbreviation.tag() != DW_TAG_variable || !attributes.iter().any(|a| a.name() == DW_AT_location) {
-            entries.skip_attributes(attributes).ok()?;
-            continue;
+            return entries.skip_attributes(attributes).ok();
         }
         for specification in attributes {
             let attribute = entries.read_attribute(*specification).ok()?;
             if attribute.name() == DW_AT_location
                 && let Some(location) = attribute.exprloc_value()
                 && !location.0.is_empty()
-                && let Some(address) = dwarf.address(unit, location)
+                && let Some((section, address)) = dwarf.place(number, location)
             {
-                found.push(AtAddress { at, address });
+                found.push(AtAddress { at, section, address });
             }
         }
-    }
-    Some(())
+        Some(())
+    });
+    (walked, found)
 }
 
 /// How far a definition is followed to the declaration it completes.
@@ -73,6 +70,7 @@ impl AtAddress {
         let mut out = Variable {
             name: None,
             linkage_name: None,
+            section: self.section,
             address: Addr(self.address),
             file: None,
             line: None,

@@ -3,13 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use straddle::image::Image;
-use straddle::types::DebugSections;
+use straddle::types::{Files, Source, Want};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes, "fuzz") else { return };
-    let debug = DebugSections::of(&image);
-    let types = debug.as_ref().map(DebugSections::read);
-    let Ok(scan) = straddle::rules::scan(&image, types.as_ref(), None) else { return };
+    let source = Source::of(&image, Want::Auto, Files::default()).expect("what cannot be read becomes a reason");
+    let Ok(types) = source.read(&image) else { return };
+    let Ok(scan) = straddle::rules::scan(&image, Some(&types), &Default::default()) else { return };
     let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut std::io::sink());
     // Against itself nothing can have changed.
     let diff = straddle::diff::diff(&image, &image, None).expect("what can be scanned can be compared");

@@ -1,0 +1,70 @@
+//! `straddle type IMAGE [NAME]`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::config;
+use super::format::Format;
+use super::pool::pool;
+use super::scan::ViewArgs;
+use crate::error::{Exit, Result};
+use crate::image::Image;
+use crate::rules::types::{TypeAsk, types};
+use crate::units::Align;
+use crate::{open, report};
+
+/// A type, flattened, member by member, on its lines.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TypeArgs {
+    /// An ELF file with type information
+    pub image: PathBuf,
+    #[arg(
+        help = "A type, a glob, or a member: mm_struct, '*_sock', mem_cgroup.events[10] (default: all with findings)"
+    )]
+    pub name: Option<String>,
+    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
+    pub format: Format,
+    #[command(flatten)]
+    pub view: ViewArgs,
+    #[arg(long, value_name = "PHASE", help = "Assume that objects begin so many bytes behind the start of a line")]
+    pub at: Option<u32>,
+    #[arg(long, value_name = "BYTES", value_parser = align, conflicts_with = "at")]
+    #[arg(
+        help = "Assume that objects are aligned so (default: 8 in a kernel, two words in a program, or what the type needs)"
+    )]
+    pub align: Option<Align>,
+    #[arg(long, help = "Every member, type and finding, not only the first (JSON is never cut)")]
+    pub all: bool,
+}
+
+/// Lays out and writes; nothing is written when the image cannot be read.
+pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
+    args.format.among("type", &[Format::Table, Format::Json, Format::Markdown])?;
+    let allow = config::allowed(args.view.rules.as_deref())?;
+    let hot = args.view.hot()?;
+    let ask = TypeAsk {
+        line: args.view.line,
+        double_line: args.view.double_cl,
+        name: args.name.as_deref(),
+        at: args.at,
+        align: args.align,
+        hot: hot.as_ref(),
+        allow: &allow,
+    };
+    let bytes = open::map(&args.image)?;
+    let image = Image::parse(&bytes, &args.image.display().to_string())?;
+    let files = args.view.types.open()?;
+    let source = files.source(&image)?;
+    let known = pool(args.view.jobs)?.install(|| source.read(&image))?;
+    let report = types(&image, &known, &ask)?;
+    // A glob asks which types there are; a name, what one is made of.
+    let list = args.name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
+    args.format.write(&report, || report::types::page(&report, list, args.all), out)?;
+    Ok(Exit::Done)
+}
+
+/// For clap: a power of two.
+fn align(text: &str) -> std::result::Result<Align, String> {
+    let bytes = text.parse().ok().filter(|b| (1..=1 << 20).contains(b));
+    bytes.and_then(Align::new).ok_or_else(|| "a power of two, in bytes".to_string())
+}
