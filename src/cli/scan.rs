@@ -44,7 +44,7 @@ pub struct ViewArgs {
     #[command(flatten)]
     pub types: TypesArgs,
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    #[arg(help = "Threads that read debug information [default: one a CPU]")]
+    #[arg(help = "Threads that read debug information and code [default: one a CPU]")]
     pub jobs: Option<u16>,
     #[arg(long, value_name = "FILE", help = "What is allowed on purpose (default: straddle.toml, where there is one)")]
     pub rules: Option<PathBuf>,
@@ -78,8 +78,10 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let image = Image::parse(&bytes, &args.image.display().to_string())?;
     let files = args.view.types.open()?;
     let source = files.source(&image)?;
-    let types = pool(args.view.jobs)?.install(|| source.read(&image))?;
-    let scan = rules::scan(&image, Some(&types), &ask)?;
+    let scan = pool(args.view.jobs)?.install(|| {
+        let types = source.read(&image)?;
+        rules::scan(&image, Some(&types), &ask)
+    })?;
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

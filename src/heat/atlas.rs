@@ -1,11 +1,11 @@
 //! One space of addresses for everything that code can refer to. A linked image has it; sections of a relocatable file
 //! and per-CPU sections, which all begin at 0, get a region of their own in the hole that no machine can address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::functions::Function;
 use super::ops::{NO_OBJECT, Place};
-use crate::image::{Field, Home, Image, Kind, Relocations, Target};
+use crate::image::{Field, Home, Image, Kind, Relocations, SymbolKind, Target};
 use crate::objects::{Object, Space};
 
 /// Not canonical on any 64-bit machine.
@@ -38,6 +38,8 @@ pub(super) struct Atlas<'h, 'i> {
     objects: HashMap<&'h str, Option<u32>>,
     /// Defined symbols of a relocatable file.
     symbols: HashMap<&'h str, u64>,
+    /// Where objects of no size lie (a lock's class without lockdep): an address there may mean one of them.
+    empty: HashSet<u64>,
     /// Functions by start.
     entries: HashMap<u64, u32>,
     /// Per-CPU sections: where they are linked, and their size and index.
@@ -74,6 +76,7 @@ impl<'h, 'i> Atlas<'h, 'i> {
             starts: Vec::with_capacity(data.len()),
             objects: HashMap::with_capacity(data.len()),
             symbols: HashMap::new(),
+            empty: HashSet::new(),
             entries: HashMap::with_capacity(functions.len()),
             per_cpu: Vec::new(),
             tables: Vec::new(),
@@ -107,6 +110,11 @@ impl<'h, 'i> Atlas<'h, 'i> {
                 if let Home::Section(section) = symbol.home {
                     atlas.symbols.insert(symbol.name.as_ref(), atlas.address(section, symbol.value));
                 }
+            }
+        }
+        for symbol in image.symbols.iter().filter(|s| s.size == 0 && s.kind == SymbolKind::Data) {
+            if let Home::Section(section) = symbol.home {
+                atlas.empty.insert(atlas.address(section, symbol.value));
             }
         }
         atlas.entries.extend((0u32..).zip(functions).map(|(i, f)| (f.start, i)));
@@ -147,6 +155,11 @@ impl<'h, 'i> Atlas<'h, 'i> {
         let at = self.starts.partition_point(|&start| start <= address).checked_sub(1)?;
         let &(start, end, index) = self.spans.get(at)?;
         (address < end).then(|| (index, address - start))
+    }
+
+    /// Whether an object without a size may be meant.
+    pub(super) fn ambiguous(&self, place: Place) -> bool {
+        place.object == NO_OBJECT && self.empty.contains(&place.address)
     }
 
     /// Of an object, in bytes.

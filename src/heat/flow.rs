@@ -77,11 +77,13 @@ enum Value {
     Argument { number: u8, offset: i32, loose: bool },
 }
 
+/// Registers; and, as bits, those that a call in between may have changed: not read if it did, and no argument of the
+/// next call unless set again.
 #[derive(Clone, PartialEq, Eq)]
-struct State([Value; 32]);
+struct State([Value; 32], u32);
 
 impl State {
-    const UNKNOWN: State = State([Value::Unknown; 32]);
+    const UNKNOWN: State = State([Value::Unknown; 32], 0);
 
     fn entry(abi: &Abi) -> State {
         let mut state = State::UNKNOWN;
@@ -98,6 +100,7 @@ impl State {
     fn set(&mut self, register: u8, value: Value) {
         if let Some(slot) = self.0.get_mut(usize::from(register)) {
             *slot = value;
+            self.1 &= !(1 << register);
         }
     }
 
@@ -111,7 +114,8 @@ impl State {
 
     /// Keeps what both agree on; whether that is less.
     fn meet(&mut self, other: &State) -> bool {
-        let mut changed = false;
+        let mut changed = self.1 | other.1 != self.1;
+        self.1 |= other.1;
         for (own, theirs) in self.0.iter_mut().zip(&other.0) {
             if *own != Value::Unknown && own != theirs {
                 *own = Value::Unknown;
@@ -242,7 +246,8 @@ impl Walk<'_, '_, '_> {
                 self.call(target, state);
                 let callee = target.and_then(|t| self.atlas.function(t));
                 if !callee.is_some_and(|f| self.preserving.contains(&f)) {
-                    state.clobber(self.abi.clobbered);
+                    state.clobber(self.abi.results);
+                    state.1 = u32::MAX;
                 }
             }
             Op::At(_) | Op::Jump { .. } | Op::End => {}
@@ -307,6 +312,9 @@ impl Walk<'_, '_, '_> {
     }
 
     fn mention(&mut self, place: Place, loose: bool) {
+        if self.atlas.ambiguous(place) {
+            return;
+        }
         self.own(place, true, 0, Kind::Address, loose);
     }
 
@@ -324,8 +332,11 @@ impl Walk<'_, '_, '_> {
         for (argument, &register) in (0u8..).zip(self.abi.arguments) {
             let value = state.get(register);
             let Some(callee) = callee else {
-                if let Value::Fixed { place, loose } = value {
-                    self.own(place, false, 0, Kind::Address, loose);
+                let fresh = state.1 >> register & 1 == 0;
+                if let (Value::Fixed { place, loose }, true) = (value, fresh) {
+                    if !self.atlas.ambiguous(place) {
+                        self.own(place, false, 0, Kind::Address, loose);
+                    }
                 }
                 continue;
             };

@@ -13,6 +13,7 @@ mod flow;
 mod functions;
 mod handed;
 mod ops;
+mod users;
 mod x86;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use functions::Code;
 use ops::{Decoder, Instructions};
 
 pub use functions::Function;
+pub use users::Users;
 
 /// What an access does. Of two that several functions make, the one further down weighs more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -54,6 +56,17 @@ impl Kind {
     #[must_use]
     pub fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::ReadWrite | Kind::Atomic)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Address => "address",
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::ReadWrite => "read-write",
+            Kind::Atomic => "atomic",
+        }
     }
 }
 

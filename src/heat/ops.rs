@@ -87,8 +87,9 @@ pub(super) struct Instructions {
 pub(super) struct Abi {
     /// Of arguments, first one first.
     pub(super) arguments: &'static [u8],
-    /// Those that a callee may change, as bits.
-    pub(super) clobbered: u32,
+    /// Those that a callee returns its result in, as bits. No code reads another one after a call that did not keep it:
+    /// so that what is read is what was there before, also where caller and callee have an agreement of their own.
+    pub(super) results: u32,
 }
 
 /// The instruction set of an image.
@@ -129,9 +130,9 @@ impl Decoder {
     /// The System V ABI; AAPCS64. 32-bit x86 hands arguments over on the stack, which is not followed.
     pub(super) fn abi(self) -> &'static Abi {
         match self {
-            Decoder::X86 => &Abi { arguments: &[], clobbered: 0b0111 },
-            Decoder::X86_64 => &Abi { arguments: &[7, 6, 2, 1, 8, 9], clobbered: 0b1111_1100_0111 },
-            Decoder::Arm64 => &Abi { arguments: &[0, 1, 2, 3, 4, 5, 6, 7], clobbered: 0x4007_ffff },
+            Decoder::X86 => &Abi { arguments: &[], results: 0b0101 },
+            Decoder::X86_64 => &Abi { arguments: &[7, 6, 2, 1, 8, 9], results: 0b0101 },
+            Decoder::Arm64 => &Abi { arguments: &[0, 1, 2, 3, 4, 5, 6, 7], results: 0b11 },
         }
     }
 }

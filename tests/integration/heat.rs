@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
+use straddle::finding::{Evidence, Severity};
 use straddle::heat::{self, Heat, Kind};
 use straddle::image::{Image, Relocations, Target};
 use straddle::objects::{Objects, Space};
 
-use super::scan::{Built, build};
+use super::scan::{Built, build, names, of, scan};
 
 /// Each function's accesses stand beside it. Everything is static or hidden from inlining, so that every compiler has to
 /// make just these.
@@ -243,4 +244,131 @@ fn instructions_tell_what_relocations_tell_of_a_named_image() {
     let (all, agreed, why) = against_relocations(Path::new(&path));
     println!("{agreed} of {all} references agree; others: {why:#?}");
     assert!(all > 0 && agreed * 1000 >= all * 990, "{agreed} of {all}");
+}
+
+/// Objects in the order of the source.
+const PLAIN: &[&str] = &["-O2", "-fno-toplevel-reorder", "-nostdlib", "-static", "-fno-pie", "-no-pie"];
+
+fn typed() -> Vec<&'static str> {
+    [PLAIN, &["-g"]].concat()
+}
+
+/// Cases A3 and A12: a counter that is updated beside a pointer that others only read. A12's profile shows the lock; the
+/// line is that of what it guards.
+#[test]
+fn a_counter_beside_what_others_read() {
+    let source = "
+        #define OWN __attribute__((noinline, used))
+        struct page_counter { _Atomic long usage; long min; struct page_counter *parent; };
+        __attribute__((aligned(64))) struct page_counter root;
+        __attribute__((aligned(64))) struct chunk { int free_bytes; int contig; void *base_addr; } chunk;
+        __attribute__((aligned(64))) int lock;
+        __attribute__((aligned(64))) char last;
+        OWN void charge(long by) { root.usage += by; }
+        OWN void uncharge(long by) { root.usage -= by; }
+        OWN struct page_counter *up(void) { return root.parent; }
+        OWN int is_top(void) { return root.parent == 0; }
+        OWN void take(int *it) { while (__atomic_exchange_n(it, 1, __ATOMIC_ACQUIRE)) ; }
+        OWN void give(int *it) { __atomic_store_n(it, 0, __ATOMIC_RELEASE); }
+        OWN void allocate(int by) { take(&lock); chunk.free_bytes -= by; give(&lock); }
+        OWN void release(int by) { take(&lock); chunk.free_bytes += by; give(&lock); }
+        OWN void *address(void) { return chunk.base_addr; }
+        OWN int inside(char *what) { return what >= (char *)chunk.base_addr; }
+        void _start(void) { }";
+    let scanned = scan(&build("a.c", source, &typed()).path);
+    let found = of(&scanned, "write-beside-read");
+    let told: BTreeSet<(&str, &str)> =
+        found.iter().map(|f| (f.subject.name.as_str(), f.others[0].name.as_str())).collect();
+    assert_eq!(told, BTreeSet::from([("root.usage", "root.parent"), ("chunk.free_bytes", "chunk.base_addr")]));
+    assert!(found.iter().all(|f| f.evidence == Evidence::Decoded && f.severity == Severity::Low));
+    let root = found.iter().find(|f| f.subject.name == "root.usage").unwrap();
+    assert!(root.advice.contains("root.parent at least 64 bytes away"), "{}", root.advice);
+    assert_eq!((root.readers, root.writers), (Some(2), Some(2)));
+    let uses: BTreeSet<(&str, &str)> = root.accesses.iter().map(|u| (u.function.as_str(), u.kind)).collect();
+    assert_eq!(
+        uses,
+        BTreeSet::from([("charge", "atomic"), ("uncharge", "atomic"), ("up", "read"), ("is_top", "read")])
+    );
+    // The lock is alone on its line: all that take it contend for it, wherever it lies.
+    assert!(scanned.findings.iter().all(|f| !names(f).contains("lock")), "{:?}", scanned.findings);
+}
+
+/// Case A17: words of four bytes that an atomic of eight bytes works on. At phase 60 it reaches over the line; well placed
+/// it is luck; aligned to eight it cannot.
+#[test]
+fn a_bitmap_of_words_and_an_atomic_of_two() {
+    let source = |align: &str| {
+        format!(
+            "struct at {{ char before[60]; unsigned bits[4]; }};
+            __attribute__((aligned(64))) struct at split;
+            __attribute__((aligned(64))) unsigned lucky[4];
+            unsigned {align} third[4];
+            #define SET(it, bit) __asm__ volatile(\"lock btsq %1, %0\" : \"+m\"(*(volatile long *)(it)) : \"r\"(bit) : \"memory\")
+            __attribute__((used)) void a(long bit) {{ SET(split.bits, bit); }}
+            __attribute__((used)) void b(long bit) {{ SET(lucky, bit); }}
+            __attribute__((used)) void c(void) {{ __atomic_fetch_or((long *)third, 1, __ATOMIC_SEQ_CST); }}
+            void _start(void) {{ }}"
+        )
+    };
+    let scanned = scan(&build("a.c", &source(""), &typed()).path);
+    let found: BTreeMap<&str, (Severity, bool)> = of(&scanned, "split-access")
+        .iter()
+        .map(|f| (f.subject.name.as_str(), (f.severity, f.advice.contains("actual split lock"))))
+        .collect();
+    // `lucky` asks for an alignment of a line, and so has it for sure.
+    assert_eq!(found, BTreeMap::from([("split", (Severity::High, true)), ("third", (Severity::Low, false))]));
+    let scanned = scan(&build("a.c", &source("__attribute__((aligned(8)))"), &typed()).path);
+    assert_eq!(of(&scanned, "split-access").iter().map(|f| f.subject.name.as_str()).collect::<Vec<_>>(), ["split"]);
+}
+
+/// Case D1: one datum that all write is contended wherever it lies; alone on its line it is no matter of layout. Case D4:
+/// what lies together and is used together, or is not written while the program runs, is a remark at most.
+#[test]
+fn true_sharing_and_quiet_neighbours() {
+    let source = "
+        #define OWN __attribute__((noinline, used))
+        __attribute__((aligned(64))) _Atomic int allow_customize;
+        __attribute__((aligned(64))) long length_, list_;
+        __attribute__((aligned(64))) long first, second;
+        __attribute__((aligned(64))) char last;
+        OWN void malloc_(void) { allow_customize = 0; }
+        OWN void realloc_(void) { allow_customize = 0; }
+        OWN void free_(void) { allow_customize = 0; }
+        OWN long length(void) { return length_; }
+        OWN long list(void) { return list_; }
+        __attribute__((section(\".init.text\"), used)) void setup(long n) { length_ = n; list_ = n; }
+        OWN void together(long n) { first += n; second += n; }
+        void _start(void) { }";
+    let scanned = scan(&build("a.c", source, &typed()).path);
+    assert!(scanned.findings.iter().all(|f| !names(f).contains("allow_customize")), "{:?}", scanned.findings);
+    for f in scanned.findings.iter().filter(|f| f.rule != "straddle") {
+        assert_eq!((f.severity, f.evidence), (Severity::Info, Evidence::Decoded), "{f:?}");
+        assert!(f.advice.starts_with("nothing to do"), "{}", f.advice);
+    }
+    assert_eq!(of(&scanned, "shared-line").len(), 2);
+}
+
+/// Two globals of different functions: a counter that several update beside what others read, and the same two where the
+/// counter has its line for itself.
+#[test]
+fn a_neighbour_on_the_line_and_one_beside_it() {
+    let source = |apart: &str| {
+        format!(
+            "#define OWN __attribute__((noinline, used))
+            __attribute__((aligned(64))) long allocated; {apart} long limit; __attribute__((aligned(64))) char last;
+            OWN void grow(void) {{ __atomic_fetch_add(&allocated, 1, __ATOMIC_RELAXED); }}
+            OWN void shrink(void) {{ __atomic_fetch_sub(&allocated, 1, __ATOMIC_RELAXED); }}
+            OWN int over(long n) {{ return n > limit; }}
+            OWN int under(long n) {{ return n < limit; }}
+            void _start(void) {{ }}"
+        )
+    };
+    // Names alone, as in a file that was built without -g.
+    let scanned = scan(&build("a.c", &source(""), PLAIN).path);
+    let found = of(&scanned, "write-beside-read");
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].severity, found[0].evidence), (Severity::Medium, Evidence::Decoded));
+    assert_eq!((found[0].subject.name.as_str(), found[0].others[0].name.as_str()), ("allocated", "limit"));
+    let scanned = scan(&build("a.c", &source("__attribute__((aligned(64)))"), PLAIN).path);
+    assert!(scanned.findings.is_empty(), "{:?}", scanned.findings);
 }

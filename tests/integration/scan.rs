@@ -28,7 +28,7 @@ pub fn build(name: &str, source: &str, arguments: &[&str]) -> Built {
 }
 
 /// As the command does: with types where the image has debug information.
-fn scan(path: &Path) -> Scan {
+pub fn scan(path: &Path) -> Scan {
     scan_as(path, &rules::Ask::default())
 }
 
@@ -40,12 +40,12 @@ fn scan_as(path: &Path, ask: &rules::Ask<'_>) -> Scan {
     rules::scan(&image, Some(&source.read(&image).unwrap()), ask).unwrap()
 }
 
-fn of<'s>(scan: &'s Scan, rule: &str) -> Vec<&'s Finding> {
+pub fn of<'s>(scan: &'s Scan, rule: &str) -> Vec<&'s Finding> {
     scan.findings.iter().filter(|f| f.rule == rule).collect()
 }
 
 /// All names on the line that a finding is about.
-fn names(finding: &Finding) -> HashSet<&str> {
+pub fn names(finding: &Finding) -> HashSet<&str> {
     std::iter::once(&finding.subject).chain(&finding.others).map(|s| s.name.as_str()).collect()
 }
 
