@@ -333,10 +333,10 @@ impl Walk<'_, '_, '_> {
             let value = state.get(register);
             let Some(callee) = callee else {
                 let fresh = state.1 >> register & 1 == 0;
-                if let (Value::Fixed { place, loose }, true) = (value, fresh) {
-                    if !self.atlas.ambiguous(place) {
-                        self.own(place, false, 0, Kind::Address, loose);
-                    }
+                if let (Value::Fixed { place, loose }, true) = (value, fresh)
+                    && !self.atlas.ambiguous(place)
+                {
+                    self.own(place, false, 0, Kind::Address, loose);
                 }
                 continue;
             };

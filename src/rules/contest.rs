@@ -25,6 +25,8 @@ pub(super) struct Contest<'p> {
     pub(super) writers: BTreeSet<u32>,
     /// By how many functions use them apart, most first.
     pub(super) others: Vec<(&'p Piece, BTreeSet<u32>)>,
+    /// Locks and atomics that no code names: reached through pointers, by whom is not known.
+    pub(super) unseen: Vec<&'p Piece>,
     pub(super) atomic: bool,
 }
 
@@ -75,6 +77,8 @@ impl Piece {
 
 /// The worst of all that may disturb: readers × writers, what is atomic before what is not.
 pub(super) fn worst(pieces: &[Piece]) -> Option<Contest<'_>> {
+    let unseen = |p: &&Piece| p.strong() && !p.users.touch() && p.users.takers.is_empty();
+    let unseen: Vec<&Piece> = pieces.iter().filter(unseen).collect();
     let contests = pieces.iter().filter_map(|written| {
         let writers = written.writers();
         let atomic = written.strong() || !written.users.atomics.is_empty();
@@ -82,7 +86,7 @@ pub(super) fn worst(pieces: &[Piece]) -> Option<Contest<'_>> {
         let mut others: Vec<_> = others.map(|o| (o, written.apart(o))).filter(|(_, apart)| !apart.is_empty()).collect();
         others.sort_by_key(|(o, apart)| (std::cmp::Reverse(apart.len()), o.subject.address));
         let known = !writers.is_empty() && !others.is_empty();
-        known.then_some(Contest { written, writers, others, atomic })
+        known.then(|| Contest { written, writers, others, unseen: unseen.clone(), atomic })
     });
     contests.max_by_key(|c| (c.atomic, c.score(), std::cmp::Reverse(c.written.subject.address)))
 }
@@ -111,6 +115,12 @@ impl Contest<'_> {
         }
     }
 
+    /// All on the line that it is about.
+    pub(super) fn all_others(&self) -> Vec<Subject> {
+        let known = self.others.iter().map(|(o, _)| *o);
+        known.chain(self.unseen.iter().copied()).map(|o| o.subject.clone()).collect()
+    }
+
     /// Above what types alone tell.
     pub(super) fn weight(&self) -> u32 {
         100u32.saturating_add(self.score())
@@ -127,8 +137,11 @@ impl Contest<'_> {
         let apart = self.apart();
         let others: Vec<&str> = self.others.iter().take(2).map(|(o, _)| o.subject.name.as_str()).collect();
         let more = if self.others.len() > 2 { " and more" } else { "" };
+        let unseen = self.unseen.first().map_or_else(String::new, |u| {
+            format!("; {} is a lock or an atomic that is reached through pointers only", u.subject.name)
+        });
         format!(
-            "{name}: {} {does} ({}); {} without it: {} ({})",
+            "{name}: {} {does} ({}); {} without it: {} ({}){unseen}",
             functions(self.writers.len()),
             seen.names(&self.writers),
             others.join(", ") + more,

@@ -87,7 +87,7 @@ fn decoded(seen: &Seen<'_, '_>, on: &[On<'_, '_>], number: u64) -> Option<Ranked
         let told = std::iter::once(written).chain(contest.others.iter().take(3).map(|(o, _)| *o));
         let span = |s: &Subject| Span { start: s.address, size: s.size };
         let finding = Finding {
-            others: contest.others.iter().map(|(o, _)| o.subject.clone()).collect(),
+            others: contest.all_others(),
             advice,
             cost_bytes: Some(before + seen.rest_of_line(written.subject.size)),
             accesses: told.flat_map(|p| seen.uses(p.index, span(&p.subject))).collect(),

@@ -67,7 +67,7 @@ fn finding(seen: &Seen<'_, '_>, index: u32, pieces: &[Piece]) -> Option<Ranked> 
         first.subject.name
     );
     let finding = Finding {
-        others: contest.others.iter().map(|(o, _)| o.subject.clone()).collect(),
+        others: contest.all_others(),
         advice,
         accesses: told.flat_map(|p| seen.uses(index, span(p))).collect(),
         ..Finding::about(rule, severity, Evidence::Decoded, written.subject.clone())

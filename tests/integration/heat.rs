@@ -45,7 +45,8 @@ const KNOWN: &str = "
 ";
 
 /// Function, object, offset, width, what is done, through whom.
-const ACCESSES: &[(&str, &str, u64, u32, &str, Option<&str>)] = &[
+type Known = (&'static str, &'static str, u64, u32, &'static str, Option<&'static str>);
+const ACCESSES: &[Known] = &[
     ("reads", "plain", 0, 8, "r", None),
     ("writes", "counter", 0, 8, "w", None),
     ("updates", "updated", 0, 8, "rw", None),
@@ -74,7 +75,7 @@ fn decoded(path: &Path) -> BTreeSet<Row> {
     let image = Image::parse(&bytes, "image").unwrap();
     let objects = Objects::data(&image).list;
     let heat = Heat::decoded(&image, &objects);
-    let mut kinds: BTreeMap<(String, String, u64, u32, Option<String>), BTreeSet<Kind>> = BTreeMap::new();
+    let mut kinds: BTreeMap<_, BTreeSet<Kind>> = BTreeMap::new();
     for access in &heat.accesses {
         let name = |f: u32| heat.function(f).unwrap().name.to_string();
         let object = objects[access.object as usize].name.to_string();
@@ -83,7 +84,7 @@ fn decoded(path: &Path) -> BTreeSet<Row> {
         kinds.entry(key).or_default().insert(access.kind);
     }
     let touched: BTreeSet<(String, String)> =
-        kinds.iter().filter(|(k, _)| k.3 > 0).map(|(k, _)| (k.0.clone(), k.1.clone())).collect();
+        kinds.keys().filter(|k| k.3 > 0).map(|k| (k.0.clone(), k.1.clone())).collect();
     let word = |kinds: &BTreeSet<Kind>| match () {
         () if kinds.contains(&Kind::Atomic) => "a",
         () if kinds.iter().any(|k| k.reads()) && kinds.iter().any(|k| k.writes()) => "rw",
@@ -97,7 +98,7 @@ fn decoded(path: &Path) -> BTreeSet<Row> {
 }
 
 fn known() -> BTreeSet<Row> {
-    let row = |&(function, object, offset, width, what, through): &(&str, &str, u64, u32, &str, Option<&str>)| {
+    let row = |&(function, object, offset, width, what, through): &Known| {
         (function.into(), object.into(), offset, width, what.into(), through.map(str::to_string))
     };
     ACCESSES.iter().map(row).collect()
@@ -328,8 +329,8 @@ fn true_sharing_and_quiet_neighbours() {
     let source = "
         #define OWN __attribute__((noinline, used))
         __attribute__((aligned(64))) _Atomic int allow_customize;
-        __attribute__((aligned(64))) long length_, list_;
-        __attribute__((aligned(64))) long first, second;
+        __attribute__((aligned(64))) long length_; long list_;
+        __attribute__((aligned(64))) long first; long second;
         __attribute__((aligned(64))) char last;
         OWN void malloc_(void) { allow_customize = 0; }
         OWN void realloc_(void) { allow_customize = 0; }
