@@ -30,7 +30,7 @@ pub fn page(scan: &Scan, all: bool) -> Page {
         page.blocks.extend(alternatives(top(&scan.findings, shown).into_iter()));
         let types = match image.types_from {
             None => "from symbols",
-            Some(TypesFrom::Dwarf) => "from symbols and types (locks, atomics, what is volatile)",
+            Some(TypesFrom::Dwarf) => "from symbols and from types (locks, atomics, what is volatile)",
             Some(TypesFrom::Btf) => "from symbols and types of BTF (no alignment, no lines, few variables)",
         };
         let users = if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
