@@ -9,11 +9,11 @@ use super::ops::{Decoder, Instructions, Op};
 use crate::image::{Home, Image, SymbolKind};
 use crate::objects::Objects;
 
-/// One function.
+/// One function, or a section of code without one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Function<'i> {
     pub name: &'i str,
-    /// Run at start or at exit only, or split off as unlikely (`.init.text`, `x.cold`).
+    /// Run at start or at exit only, split off as unlikely (`.init.text`, `x.cold`), or patched away.
     pub cold: bool,
     #[serde(skip)]
     pub(super) section: u32,
@@ -132,12 +132,17 @@ fn functions<'i>(image: &'i Image<'_>) -> Vec<Function<'i>> {
         let inside = s.value >= home.address && end <= home.address.saturating_add(home.size);
         inside.then(|| function(s.name.as_ref(), section, s.value, s.size)).flatten()
     });
-    typed.chain(untyped).collect()
+    let mut all: Vec<Function<'i>> = typed.chain(untyped).collect();
+    // Code of no symbol at all (what a kernel patches away once it knows its CPU) has its section's name.
+    let named: HashSet<u32> = all.iter().map(|f| f.section).collect();
+    let sections = (0u32..).zip(&image.sections).filter(|(index, s)| s.size > 0 && !named.contains(index));
+    all.extend(sections.filter_map(|(index, s)| function(s.name.as_ref(), index, s.address, s.size)));
+    all
 }
 
 fn cold(section: &str, name: &str) -> bool {
     let starts = |prefixes: &[&str]| prefixes.iter().any(|p| section.starts_with(p));
-    starts(&[".init", ".exit", ".fini", ".text.unlikely", ".text.exit", ".head."])
+    starts(&[".init", ".exit", ".fini", ".text.unlikely", ".text.exit", ".head.", ".altinstr"])
         || name.split('.').skip(1).any(|part| part == "cold")
 }
 

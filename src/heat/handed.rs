@@ -6,7 +6,7 @@ use crate::finding::Evidence;
 
 /// How far an address is followed from function to function.
 const DEEPEST: usize = 4;
-/// Accesses through the arguments of one function. A lock's have some five; what has more is cut, the lowest kept.
+/// Accesses through one argument of a function. A lock's have some five; of what has more, the nearest are kept.
 const MOST: usize = 64;
 
 /// What each function does, itself or through others, to the bytes that its arguments point to.
@@ -15,26 +15,27 @@ pub(super) struct Handed {
 }
 
 pub(super) fn resolve(all: &[Found]) -> Handed {
-    let mut handed = Handed { reaches: all.iter().map(|f| capped(f.reaches.clone())).collect() };
+    let mut handed = Handed { reaches: all.iter().map(|f| f.reaches.clone()).collect() };
     for _ in 0..DEEPEST {
         let more = |(index, found): (usize, &Found)| {
             let mut own = handed.reaches.get(index).cloned().unwrap_or_default();
             for forward in &found.forwards {
-                let reached = handed.of(forward.callee, forward.argument);
-                own.extend(reached.map(|r| (forward.parameter, shifted(r, forward.offset, forward.loose))));
+                for reach in handed.of(forward.callee, forward.argument) {
+                    add(&mut own, forward.parameter, shifted(reach, forward.offset, forward.loose));
+                }
             }
-            capped(own)
+            own
         };
         handed = Handed { reaches: all.iter().enumerate().map(more).collect() };
     }
     handed
 }
 
-fn capped(mut reaches: Vec<(u8, Reach)>) -> Vec<(u8, Reach)> {
-    reaches.sort_unstable();
-    reaches.dedup();
-    reaches.truncate(MOST);
-    reaches
+fn add(reaches: &mut Vec<(u8, Reach)>, argument: u8, reach: Reach) {
+    let mut same = reaches.iter().filter(|(number, _)| *number == argument);
+    if !same.any(|(_, known)| *known == reach) && reaches.iter().filter(|(n, _)| *n == argument).count() < MOST {
+        reaches.push((argument, reach));
+    }
 }
 
 fn shifted(reach: Reach, offset: i64, loose: bool) -> Reach {
