@@ -6,6 +6,7 @@ usage() {
     cat <<'END'
 usage: scripts/bench.sh scan [IMAGE]
        scripts/bench.sh heat [IMAGE]
+       scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
        scripts/bench.sh measure
 
@@ -13,6 +14,8 @@ scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: 
           fetched): wall time and peak memory, the best of five.
 heat      decoding all code of IMAGE (`straddle scan --types none`, which does little else) beside `objdump -d`; and, where
           the linker kept relocations of code, how many of the references that they tell instructions alone tell too.
+image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
+          pahole, DWARF and pahole, with one thread and with two. Commands take turns, and each best of five counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
           bfd and lld; and the disk that 64 variants need beside their own size.
 measure   our own cost of a run, from spawn to stored sample, beside `hyperfine -N`, on a program that does nothing.
@@ -58,6 +61,45 @@ heat() {
     best objdump -d "$image" | awk -v ours="${ours% *}" '{ printf "| objdump -d | %s | %s | %.1f |\n\n", $1, $2, $1 / ours }'
     ! readelf -SW "$image" | grep -q '[.]rela[.]text' || STRADDLE_HEAT_IMAGE=$(realpath "$image") \
         cargo test --release --quiet --test integration -- --nocapture of_a_named_image | sed -n '/agree/,/^}/p'
+}
+
+# Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.
+turns() { # ROUNDS NAME COMMAND [NAME COMMAND]…
+    local rounds=$1 round i
+    shift
+    local all=("$@")
+    for ((round = 0; round < rounds; round++)); do
+        for ((i = 0; i < ${#all[@]}; i += 2)); do
+            # Words are split on purpose: no path here has a blank.
+            # shellcheck disable=SC2086
+            /usr/bin/time -f "$i %e %M" -a -o "$work/turns" ${all[i + 1]} >/dev/null 2>&1
+        done
+    done
+    for ((i = 0; i < ${#all[@]}; i += 2)); do
+        awk -v i="$i" '$1 == i && (best == "" || $2 < best) { best = $2; mib = $3 / 1024 } END { printf "%.2f %.0f\n", best, mib }' "$work/turns" |
+            while read -r seconds mib; do echo "${all[i]}|$seconds|$mib"; done
+    done
+    rm -f "$work/turns"
+}
+
+image() {
+    local image=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
+    command -v pahole >/dev/null || { echo "bench.sh: pahole is missing (apt-get install dwarves)" >&2; exit 4; }
+    rm -f "$work/turns"
+    local scan="$straddle scan"
+    turns 5 \
+        "names: straddle scan --types none" "$scan --types none $image" \
+        "nm -S" "nm -S $image" \
+        "BTF: straddle scan --types btf" "$scan --types btf $image" \
+        "pahole -F btf --sizes" "pahole -F btf --sizes $image" \
+        "DWARF: straddle scan -j 1" "$scan --types dwarf -j 1 $image" \
+        "pahole -F dwarf --sizes -j1" "pahole -F dwarf --sizes -j1 $image" \
+        "DWARF: straddle scan -j 2" "$scan --types dwarf -j 2 $image" \
+        "pahole -F dwarf --sizes -j2" "pahole -F dwarf --sizes -j2 $image" |
+        awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against straddle |\n|---|--:|--:|--:|" }
+            NR % 2 { ours = $2; against = "1" } !(NR % 2) { against = sprintf("%.1f", $2 / ours) }
+            { printf "| %s | %s | %s | %s |\n", $1, $2, $3, against }'
 }
 
 # A C++ program of N objects with templates, exceptions, static data and inline functions that every object repeats.
@@ -142,7 +184,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | heat | variants | measure) "$@" ;;
+scan | heat | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

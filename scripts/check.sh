@@ -27,7 +27,7 @@ part() { # NAME COMMAND…
 
 # Debian package, and the command or file that shows it is there.
 needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang dwarves:pahole git:git cmake:cmake
-    libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
+    xz-utils:xz lz4:lz4 zstd:zstd lzop:lzop bzip2:bzip2 libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {
     local missing=() entry
@@ -88,6 +88,46 @@ seeds() {
         ! command -v "$linker" >/dev/null || "$linker" -e f "$at/object/object" -o "$at/elf/$linker" -Map="$at/map/$linker"
     done
     cp tests/fuzz/seeds/record/* "$at/record/"
+    kernels "$at"
+}
+
+# A kernel of some bytes: stripped, as arm64's memory image, as a list, and in every wrapping.
+kernels() { # CORPUS
+    local from=$PWD/tests/fuzz/seeds/kallsyms at work pack
+    at=$(cd "$1" && pwd)
+    work=$(mktemp -d)
+    mkdir -p "$at"/{kallsyms,vmlinuz}
+    (
+        cd "$work"
+        gcc -c "$from/kernel.s" -o x86.o
+        ld --no-warn-rwx-segments -T "$from/kernel.ld" x86.o -o whole
+        nm -n whole >"$at/kallsyms/System.map"
+        strip -s whole -o "$at/kallsyms/stripped"
+        clang --target=aarch64-linux-gnu -Wa,-defsym,ARM64=1 -c "$from/kernel.s" -o arm64.o
+        ld.lld -T "$from/kernel.ld" --oformat=binary arm64.o -o "$at/kallsyms/arm64"
+        for pack in gzip 'xz --check=crc32 --x86 --lzma2=dict=1MiB' 'zstd -q' bzip2 'xz --format=lzma' lzop 'lz4 -l -q'; do
+            $pack -c <"$at/kallsyms/stripped" >"$at/vmlinuz/${pack//[^a-z0-9]/}"
+            bzimage "$at/vmlinuz/${pack//[^a-z0-9]/}" >"$at/vmlinuz/bz-${pack//[^a-z0-9]/}"
+        done
+        { printf 'MZ\0\0zimg'; word 64; word "$(stat -c %s "$at/vmlinuz/gzip")"; head -c 48 /dev/zero; cat "$at/vmlinuz/gzip"; } >"$at/vmlinuz/zboot"
+    )
+    rm -rf "$work"
+}
+
+word() { # NUMBER: four bytes, the lowest first
+    printf "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24)))"
+}
+
+# A boot sector and a sector of setup, the payload behind them, and the length of what comes out of it (gzip has its own).
+bzimage() { # PAYLOAD
+    local appended=4
+    [ "${1##*/}" != gzip ] || appended=0
+    head -c 497 /dev/zero; printf '\x01'
+    head -c 12 /dev/zero; printf '\x55\xaa\0\0HdrS\x0f\x02'
+    head -c 64 /dev/zero; word 0; word $(($(stat -c %s "$1") + appended))
+    head -c 432 /dev/zero
+    cat "$1"
+    [ "$appended" = 0 ] || word "$(stat -c %s "$at/kallsyms/stripped")"
 }
 
 fuzz() {

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::format::Format;
+use super::images::Source;
 use super::scan::line_size;
 use crate::error::{Exit, Result};
-use crate::image::Image;
 use crate::units::LineSize;
-use crate::{diff, open, report};
+use crate::{diff, report};
 
 /// What changed, what merely moved, and which moves could matter.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DiffArgs {
-    /// The version before, as an ELF file
+    /// The version before, as `scan` takes it
     pub base: PathBuf,
     /// The version after
     pub patched: PathBuf,
@@ -29,10 +29,8 @@ pub struct DiffArgs {
 /// Compares and writes; nothing is written when an image cannot be read.
 pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("diff", &[Format::Table, Format::Json, Format::Markdown])?;
-    let (base, patched) = (open::map(&args.base)?, open::map(&args.patched)?);
-    let base = Image::parse(&base, &args.base.display().to_string())?;
-    let patched = Image::parse(&patched, &args.patched.display().to_string())?;
-    let diff = diff::diff(&base, &patched, args.line)?;
+    let (base, patched) = (Source::file(&args.base)?, Source::file(&args.patched)?);
+    let diff = diff::diff(&base.image()?, &patched.image()?, args.line)?;
     args.format.write(&diff, || report::diff::page(&diff, args.all), out)?;
     Ok(Exit::Done)
 }

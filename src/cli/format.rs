@@ -41,15 +41,15 @@ impl Format {
         Err(Error::input(format!("writing {command} as {}", self.name()), "this command has no such format").hint(list))
     }
 
-    /// Writes a value: itself as JSON, its page otherwise. A closed pipe is success.
+    /// Writes a value: itself as JSON, with symbols as they are in the file; its page otherwise, with plain names. A closed pipe is success.
     pub fn write(self, value: &impl Serialize, page: impl FnOnce() -> Page, out: &mut impl Write) -> Result<()> {
         let mut out = std::io::BufWriter::new(out);
         let written = match self {
             Format::Json => {
                 serde_json::to_writer_pretty(&mut out, value).map_err(Into::into).and_then(|()| writeln!(out))
             }
-            Format::Table => table::write(&page(), &mut out),
-            Format::Markdown => markdown::write(&page(), &mut out),
+            Format::Table => table::write(&page().demangled(), &mut out),
+            Format::Markdown => markdown::write(&page().demangled(), &mut out),
         };
         match written.and_then(|()| out.flush()) {
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("writing the report", e)),

@@ -3,9 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
 pub mod capture;
+mod companions;
 pub mod config;
 pub mod diff;
 pub mod format;
+pub mod images;
 mod pool;
 pub mod progress;
 pub mod scan;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::config;
 use super::format::Format;
+use super::images::{ImageArgs, Source};
 use super::pool::pool;
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
-use crate::image::Image;
 use crate::rules::{Ask, Names};
 use crate::units::LineSize;
 use crate::{open, report, rules};
@@ -16,8 +16,8 @@ use crate::{open, report, rules};
 /// Which data objects straddle a cache line or share one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScanArgs {
-    /// An ELF file: a program, a library, an object, a kernel module or a vmlinux
-    pub image: PathBuf,
+    #[command(flatten)]
+    pub image: ImageArgs,
     #[arg(long, value_enum, default_value_t, help = "How to write the result")]
     pub format: Format,
     #[command(flatten)]
@@ -74,14 +74,13 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         object: args.object.as_deref(),
         allow: &allow,
     };
-    let bytes = open::map(&args.image)?;
-    let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let files = args.view.types.open()?;
-    let source = files.source(&image)?;
-    let scan = pool(args.view.jobs)?.install(|| {
-        let types = source.read(&image)?;
-        rules::scan(&image, Some(&types), &ask)
-    })?;
+    let files = args.view.types.of(&args.image).open()?;
+    let source = Source::open(&args.image)?;
+    let mut image = source.image()?;
+    let types = files.source(&mut image)?;
+    let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
+    let mut scan = scan.map_err(|e| files.explain(e))?;
+    scan.problems.extend(files.told());
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)
 }

@@ -1,23 +1,22 @@
 //! `straddle type IMAGE [NAME]`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use super::config;
 use super::format::Format;
+use super::images::{ImageArgs, Source};
 use super::pool::pool;
 use super::scan::ViewArgs;
 use crate::error::{Exit, Result};
-use crate::image::Image;
+use crate::report;
 use crate::rules::types::{TypeAsk, types};
 use crate::units::Align;
-use crate::{open, report};
 
 /// A type, flattened, member by member, on its lines.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TypeArgs {
-    /// An ELF file with type information
-    pub image: PathBuf,
+    #[command(flatten)]
+    pub image: ImageArgs,
     #[arg(
         help = "A type, a glob, or a member: mm_struct, '*_sock', mem_cgroup.events[10] (default: all with findings)"
     )]
@@ -37,28 +36,47 @@ pub struct TypeArgs {
     pub all: bool,
 }
 
+impl TypeArgs {
+    /// `type --running NAME` has no image: what stands in its place is the name.
+    fn image_and_name(&self) -> (ImageArgs, Option<String>) {
+        match (&self.image.image, &self.name) {
+            (Some(name), None) if self.image.running => {
+                (ImageArgs { image: None, ..self.image.clone() }, Some(name.display().to_string()))
+            }
+            _ => (self.image.clone(), self.name.clone()),
+        }
+    }
+}
+
 /// Lays out and writes; nothing is written when the image cannot be read.
 pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("type", &[Format::Table, Format::Json, Format::Markdown])?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
+    let (image, name) = args.image_and_name();
     let ask = TypeAsk {
         line: args.view.line,
         double_line: args.view.double_cl,
-        name: args.name.as_deref(),
+        name: name.as_deref(),
         at: args.at,
         align: args.align,
         hot: hot.as_ref(),
         allow: &allow,
     };
-    let bytes = open::map(&args.image)?;
-    let image = Image::parse(&bytes, &args.image.display().to_string())?;
-    let files = args.view.types.open()?;
-    let source = files.source(&image)?;
-    let known = pool(args.view.jobs)?.install(|| source.read(&image))?;
-    let report = types(&image, &known, &ask)?;
+    let files = args.view.types.of(&image).open()?;
+    let source = Source::open(&image)?;
+    let mut image = source.image()?;
+    let types_of = files.source(&mut image)?;
+    let pool = pool(args.view.jobs)?;
+    let mut known = pool.install(|| types_of.read_named(&|name| ask.wants(name)))?;
+    if known.definitions.is_empty() && ask.name.is_some() {
+        // What may have been meant.
+        known = pool.install(|| types_of.read_named(&|name| ask.near(name)))?;
+    }
+    let mut report = types(&image, &known, &ask).map_err(|e| files.explain(e))?;
+    report.problems.extend(files.told());
     // A glob asks which types there are; a name, what one is made of.
-    let list = args.name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
+    let list = name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
     args.format.write(&report, || report::types::page(&report, list, args.all), out)?;
     Ok(Exit::Done)
 }

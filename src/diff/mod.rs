@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::image::{Facts, Image};
+use crate::image::{Facts, Image, Sizes};
 use crate::layout::Lines;
 use crate::objects::Objects;
 use crate::units::LineSize;
@@ -147,6 +147,11 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, line: Option<LineSize>) -> Re
             *skipped.entry(format!("{version}: {reason}")).or_insert(0) += n;
         }
     }
+    for (version, image) in [("base", base), ("patched", patched)] {
+        for (reason, n) in &image.skipped {
+            skipped.insert(format!("{version}: {reason}"), *n);
+        }
+    }
     let (content_a, content_b) =
         (content::Reader::of(base, &data_a, &code_a), content::Reader::of(patched, &data_b, &code_b));
     let content = content::Compare { base: &content_a, patched: &content_b };
@@ -159,7 +164,7 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, line: Option<LineSize>) -> Re
     suspects.extend(suspect::functions(&code, &mut skipped));
     Ok(Diff {
         schema: SCHEMA,
-        problems: line.map_or_else(|| base.line_problem(), |_| None).into_iter().collect(),
+        problems: problems(base, patched, line),
         skipped,
         base: Facts::of(base, size),
         patched: Facts::of(patched, size),
@@ -173,6 +178,20 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, line: Option<LineSize>) -> Re
         types_changed: None,
         suspects,
     })
+}
+
+fn problems(base: &Image<'_>, patched: &Image<'_>, line: Option<LineSize>) -> Vec<String> {
+    let own = |version: &'static str, image: &Image<'_>| -> Vec<String> {
+        image.problems.iter().map(|problem| format!("{version}: {problem}")).collect()
+    };
+    let mut problems = [own("base", base), own("patched", patched)].concat();
+    problems.extend(line.map_or_else(|| base.line_problem(), |_| None));
+    if [base, patched].iter().any(|i| i.sizes == Sizes::UpTo) {
+        let problem = "symbols without sizes: each is taken to reach to the next one, so a gap that grew or shrank reads as \
+                       another size";
+        problems.push(problem.to_string());
+    }
+    problems
 }
 
 /// What moved though it did not change, most suspicious first: newly straddling, then new line-mates, then rephased.

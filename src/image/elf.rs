@@ -8,9 +8,13 @@ use std::borrow::Cow;
 use object::Endianness;
 use object::elf;
 use object::read::SectionIndex;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
+use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, SectionTable, Sym, SymbolTable};
 
-use super::{Class, Home, Image, Kind, Machine, Section, SectionKind, Symbol, SymbolKind, SymbolsFrom, TlsBlock};
+use super::kallsyms::{self, Places, Words};
+use super::listed;
+use super::{
+    Class, Home, Image, Kind, Machine, Section, SectionKind, Sizes, Symbol, SymbolKind, SymbolsFrom, TlsBlock,
+};
 use crate::error::{Error, Result};
 use crate::units::{Align, LineSize};
 
@@ -55,8 +59,9 @@ fn read<'a, E: FileHeader<Endian = Endianness>>(bytes: &'a [u8], path: &str) -> 
     let segments = header.program_headers(endian, bytes).map_err(odd)?;
     let kind = kind_of(header.e_type(endian), &sections, segments, endian).map_err(fail)?;
     let tls = segments.iter().find(|s| s.p_type(endian) == elf::PT_TLS);
-    Ok(Image {
+    let mut image = Image {
         path: path.to_string(),
+        packed: None,
         machine: Machine(machine),
         class,
         big_endian: endian == Endianness::Big,
@@ -65,9 +70,66 @@ fn read<'a, E: FileHeader<Endian = Endianness>>(bytes: &'a [u8], path: &str) -> 
         sections,
         symbols,
         symbols_from,
+        sizes: Sizes::Exact,
+        problems: Vec::new(),
+        skipped: Default::default(),
         tls: tls.map(|s| TlsBlock { address: s.p_vaddr(endian).into(), size: s.p_memsz(endian).into() }),
         bytes,
-    })
+    };
+    if kind == Kind::Vmlinux && symbols_from != SymbolsFrom::Symtab {
+        from_kallsyms(&mut image);
+    }
+    Ok(image)
+}
+
+/// What a stripped kernel still tells of itself. Where it cannot be read, the image keeps what it has.
+fn from_kallsyms(image: &mut Image<'_>) {
+    let tables = image.sections.iter().filter(|s| s.loaded && !s.executable && s.kind == SectionKind::Bits);
+    let mut problem = None;
+    for section in tables {
+        let words = Words {
+            bytes: section.bytes.unwrap_or_default(),
+            big_endian: image.big_endian,
+            pointer: if image.class == Class::Elf64 { 8 } else { 4 },
+        };
+        match kallsyms::find(words, &InSection { image, section, words }) {
+            Ok(Some(symbols)) => {
+                return listed::attach_own(image, symbols);
+            }
+            Ok(None) => {}
+            Err(wrong) => problem = Some(wrong),
+        }
+    }
+    image.problems.push(problem.unwrap_or_else(|| "it carries no kallsyms".into()));
+}
+
+/// A section that holds the table.
+struct InSection<'i, 'a> {
+    image: &'i Image<'a>,
+    section: &'i Section<'a>,
+    words: Words<'a>,
+}
+
+impl Places for InSection<'_, '_> {
+    fn address(&self, offset: usize) -> Option<u64> {
+        self.section.address.checked_add(offset as u64)
+    }
+
+    /// By the loader's table of a position-independent kernel (`.rela.dyn`).
+    fn relocated<'n>(&self, offset: usize, _: impl Iterator<Item = (&'n str, u64)>) -> Option<u64> {
+        let place = self.address(offset)?;
+        let tables = self.image.sections.iter().filter(|s| s.loaded && s.kind == SectionKind::Table);
+        tables.filter_map(|s| s.bytes).find_map(|bytes| {
+            let words = Words { bytes, ..self.words };
+            let record = |at: usize| (words.get(at, 8)? == place).then(|| words.get(at + 16, 8)).flatten();
+            (0..bytes.len()).step_by(24).find_map(record)
+        })
+    }
+
+    fn begins(&self, base: u64, anchor: u64) -> bool {
+        let inside = |s: &&Section<'_>| anchor >= s.address && anchor - s.address < s.size;
+        anchor >= base && self.image.sections.iter().filter(|s| s.loaded && s.executable).any(|s| inside(&s))
+    }
 }
 
 fn lower(text: &str) -> String {
@@ -204,16 +266,25 @@ fn build_id<'a, E: FileHeader<Endian = Endianness>>(
     endian: Endianness,
     bytes: &'a [u8],
 ) -> Option<String> {
-    let id = table.iter().find_map(|header| {
-        let mut notes = header.notes(endian, bytes).ok()??;
-        while let Ok(Some(note)) = notes.next() {
-            if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian).0 == elf::NT_GNU_BUILD_ID.0 {
-                return Some(note.desc());
-            }
+    table.iter().find_map(|header| build_id_in(header.notes(endian, bytes).ok()??, endian))
+}
+
+/// The same, from the bytes of notes alone.
+pub(super) fn build_id_of(notes: &[u8], big_endian: bool) -> Option<String> {
+    let endian = if big_endian { Endianness::Big } else { Endianness::Little };
+    build_id_in(NoteIterator::<elf::FileHeader64<Endianness>>::new(endian, 4, notes).ok()?, endian)
+}
+
+fn build_id_in<E: FileHeader<Endian = Endianness>>(
+    mut notes: NoteIterator<'_, E>,
+    endian: Endianness,
+) -> Option<String> {
+    while let Ok(Some(note)) = notes.next() {
+        if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian).0 == elf::NT_GNU_BUILD_ID.0 {
+            return Some(note.desc().iter().map(|b| format!("{b:02x}")).collect());
         }
-        None
-    })?;
-    Some(id.iter().map(|b| format!("{b:02x}")).collect())
+    }
+    None
 }
 
 pub(super) fn need_symbols(image: &Image<'_>) -> Result<()> {
@@ -226,11 +297,16 @@ pub(super) fn need_symbols(image: &Image<'_>) -> Result<()> {
     if image.symbols.iter().any(placed) {
         return Ok(());
     }
+    let problem = match image.problems.last() {
+        Some(problem) => format!("it has no symbols (stripped), and {problem}"),
+        None => "it has no symbols (stripped)".to_string(),
+    };
     let hint = match &image.build_id {
+        _ if image.kind == Kind::Vmlinux => "--system-map FILE, with the System.map of this very build".to_string(),
         Some(id) => format!("name the unstripped file, or its debug file with build id {id}"),
         None => "name the file before it was stripped".to_string(),
     };
-    Err(Error::input(doing, "it has no symbols (stripped)").hint(hint))
+    Err(Error::input(doing, problem).hint(hint))
 }
 
 /// A machine has the classes and byte orders it has; another combination is a damaged or invented header.
@@ -266,6 +342,21 @@ pub(super) fn machine_name(machine: u16) -> Cow<'static, str> {
         elf::EM_SPARCV9 => "sparc64",
         _ => return Cow::Owned(format!("machine {machine}")),
     })
+}
+
+pub(super) fn machine_named(arch: &str) -> Option<u16> {
+    let machine = match arch {
+        "x86" => elf::EM_386,
+        "x86_64" => elf::EM_X86_64,
+        "aarch64" => elf::EM_AARCH64,
+        "arm" => elf::EM_ARM,
+        "powerpc64" => elf::EM_PPC64,
+        "s390x" => elf::EM_S390,
+        "riscv32" | "riscv64" => elf::EM_RISCV,
+        "loongarch64" => elf::EM_LOONGARCH,
+        _ => return None,
+    };
+    Some(machine.0)
 }
 
 /// Kernel `L1_CACHE_BYTES` of each architecture. Apple's arm64 has 128; an ELF file does not say whose it is.

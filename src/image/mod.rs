@@ -1,18 +1,28 @@
 //! From bytes to an [`Image`]: sections, symbols, machine, build id. Nothing is copied: names and contents borrow
 //! the mapped file, and only the tables that are asked for are touched.
 
+mod arm64;
 mod elf;
 mod guess;
+mod kallsyms;
+mod links;
+mod listed;
 pub mod map;
+mod packed;
+mod places;
 mod reloc;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::error::Result;
 use crate::units::{Align, LineSize};
 
+pub use links::{DebugLink, Supplement};
+pub use listed::{List, Listed};
+pub use packed::{LARGEST, Unpacked, unpack};
 pub use reloc::{Field, Relocations, Target};
 
 /// A program, library, object file, kernel or kernel module, as its file describes it.
@@ -20,6 +30,8 @@ pub use reloc::{Field, Relocations, Target};
 pub struct Image<'a> {
     /// As the user named it; for messages only.
     pub path: String,
+    /// What it was unpacked from, as [`Unpacked::packed`] says it.
+    pub packed: Option<String>,
     pub machine: Machine,
     pub class: Class,
     pub big_endian: bool,
@@ -30,6 +42,11 @@ pub struct Image<'a> {
     pub sections: Vec<Section<'a>>,
     pub symbols: Vec<Symbol<'a>>,
     pub symbols_from: SymbolsFrom,
+    pub sizes: Sizes,
+    /// What could not be read as it should be; for the reports.
+    pub problems: Vec<String>,
+    /// Symbols left out before they were placed, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
     /// The thread-local template: symbols of it count from its start.
     pub tls: Option<TlsBlock>,
     bytes: &'a [u8],
@@ -94,14 +111,29 @@ impl Kind {
 
 /// Where the symbols come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SymbolsFrom {
-    #[serde(rename = ".symtab")]
+    /// `.symtab`.
     Symtab,
-    /// Stripped: only what is exported or imported is named.
-    #[serde(rename = ".dynsym")]
+    /// `.dynsym`: stripped, only what is exported or imported is named.
     Dynsym,
-    #[serde(rename = "none")]
+    /// The table that a kernel carries for its own messages.
+    Kallsyms,
+    /// A System.map that the user named.
+    SystemMap,
+    /// What the running kernel tells.
+    ProcKallsyms,
     None,
+}
+
+/// What the size of a symbol is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizes {
+    /// As its compiler wrote it.
+    Exact,
+    /// The way to the next symbol: it is no larger, but may be smaller.
+    UpTo,
 }
 
 /// The tier of type information that a report stands on.
@@ -119,6 +151,12 @@ pub enum TypesFrom {
 pub struct Machine(pub u16);
 
 impl Machine {
+    /// By the name that Rust has for it ([`std::env::consts::ARCH`]).
+    #[must_use]
+    pub fn named(arch: &str) -> Option<Machine> {
+        elf::machine_named(arch).map(Machine)
+    }
+
     /// The name as in `uname -m`, or `machine N`.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
@@ -199,18 +237,64 @@ pub enum Home {
     Absolute,
     /// Allocated by the linker; `value` is an alignment.
     Common,
-    /// An index past the section table.
+    /// An index past the section table, or an address outside every section.
     Broken,
 }
 
 impl<'a> Image<'a> {
-    /// Reads an ELF file of either class and byte order. `path` is for messages.
+    /// Reads an ELF file of either class and byte order, or an arm64 kernel's `Image`. A kernel without a symbol table
+    /// is asked for its kallsyms. What is compressed must be unpacked before ([`unpack`]). `path` is for messages.
     ///
     /// # Errors
-    /// One line when the bytes are not ELF (and what they look like instead), are cut short, or name a class that
+    /// One line when the bytes are neither (and what they look like instead), are cut short, or name a class that
     /// their machine does not have. A file without symbols is read: who needs them asks [`Image::need_symbols`].
     pub fn parse(bytes: &'a [u8], path: &str) -> Result<Image<'a>> {
-        elf::parse(bytes, path)
+        if arm64::is_image(bytes) { Ok(arm64::parse(bytes, path)) } else { elf::parse(bytes, path) }
+    }
+
+    /// A kernel of which there is no file, only what it tells of itself: `path` names it in messages. Its sections are
+    /// those that its own labels bound; they have no content.
+    ///
+    /// # Errors
+    /// The list does not bound the kernel's code and data.
+    pub fn without_file(list: List<'a>, machine: Machine, path: &str) -> Result<Image<'a>> {
+        let wide = list.symbols.iter().any(|s| u32::try_from(s.address).is_err());
+        let mut image = Image {
+            path: path.to_string(),
+            packed: None,
+            machine,
+            class: if wide { Class::Elf64 } else { Class::Elf32 },
+            big_endian: cfg!(target_endian = "big"),
+            kind: Kind::Vmlinux,
+            build_id: None,
+            sections: Vec::new(),
+            symbols: Vec::new(),
+            symbols_from: SymbolsFrom::None,
+            sizes: Sizes::Exact,
+            problems: Vec::new(),
+            skipped: BTreeMap::new(),
+            tls: None,
+            bytes: &[],
+        };
+        image.take(list)?;
+        Ok(image)
+    }
+
+    /// Takes the symbols of a list, unless the file has better ones of its own.
+    ///
+    /// # Errors
+    /// The list is one of another kernel, or bounds nothing where there is no section table.
+    pub fn take(&mut self, list: List<'a>) -> Result<()> {
+        if self.symbols_from == SymbolsFrom::Symtab {
+            self.problems.push("the list of symbols was not needed: .symtab names them with their sizes".into());
+            return Ok(());
+        }
+        listed::attach(self, list)
+    }
+
+    /// From the notes of a kernel, where it is not in a section of its own: `/sys/kernel/notes`.
+    pub fn take_notes(&mut self, notes: &[u8]) {
+        self.build_id = elf::build_id_of(notes, self.big_endian).or(self.build_id.take());
     }
 
     /// Fails, with what to try, when no symbol here names a place.
@@ -268,6 +352,8 @@ impl<'a> Image<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
     pub path: String,
+    /// What it was unpacked from: `bzImage, xz`; `null`: nothing.
+    pub packed: Option<String>,
     pub kind: Kind,
     pub machine: String,
     pub class: Class,
@@ -275,6 +361,7 @@ pub struct Facts {
     /// In bytes.
     pub line_size: u64,
     pub symbols_from: SymbolsFrom,
+    pub sizes: Sizes,
     /// `null`: no types were read, names only.
     pub types_from: Option<TypesFrom>,
 }
@@ -284,12 +371,14 @@ impl Facts {
     pub fn of(image: &Image<'_>, line: LineSize) -> Facts {
         Facts {
             path: image.path.clone(),
+            packed: image.packed.clone(),
             kind: image.kind,
             machine: image.machine.name().into_owned(),
             class: image.class,
             build_id: image.build_id.clone(),
             line_size: line.bytes(),
             symbols_from: image.symbols_from,
+            sizes: image.sizes,
             types_from: None,
         }
     }

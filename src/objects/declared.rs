@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Object, Space, stem};
-use crate::image::Image;
+use crate::image::{Image, Sizes};
 use crate::types::{Kind, TypeId, TypeTable, Types, Variable};
 use crate::units::Addr;
 
@@ -25,8 +25,8 @@ pub fn declared<'t>(
     let mut skipped = BTreeMap::new();
     let found = objects.iter().map(|object| {
         let variable = variable_of(object, image, types)?;
-        let type_id = variable.type_id.filter(|&id| fits(&types.table, id, object.span.size));
-        if variable.type_id.is_some() && type_id.is_none() {
+        let type_id = variable.type_id.filter(|&id| fits(&types.table, id, object, image));
+        if type_id.is_none() && variable.type_id.is_some_and(|id| types.table.size(id).is_some()) {
             *skipped.entry("types of another size than their symbol").or_insert(0) += 1;
         }
         Some(Declared { variable, type_id })
@@ -47,14 +47,17 @@ fn variable_of<'t>(object: &Object<'_>, image: &Image<'_>, types: &'t Types<'t>)
         Space::Section(_) if !relocatable => candidates.iter().find(names),
         Space::Section(_) | Space::Shared => candidates.iter().find(names).or_else(|| {
             // C++ names a static of a function only in its own words.
-            candidates.iter().find(|v| v.type_id.is_some_and(|id| fits(&types.table, id, object.span.size)))
+            candidates.iter().find(|v| v.type_id.is_some_and(|id| fits(&types.table, id, object, image)))
         }),
     }
 }
 
-/// The type's size is the symbol's; or the type ends in an array of as many elements as the initialiser has.
-fn fits(table: &TypeTable<'_>, id: TypeId, size: u64) -> bool {
+/// The type's size is the symbol's; or the type ends in an array of as many elements as the initialiser has. Where only
+/// the way to the next symbol is known, the type must fit into it.
+fn fits(table: &TypeTable<'_>, id: TypeId, object: &Object<'_>, image: &Image<'_>) -> bool {
+    let size = object.span.size;
     match table.size(id) {
+        Some(known) if image.sizes == Sizes::UpTo => known <= size,
         Some(known) => known == size || (known < size && open_ended(table, id)),
         None => matches!(table.bare(id).map(|t| &t.kind), Some(Kind::Array { .. })),
     }

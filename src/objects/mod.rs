@@ -5,6 +5,7 @@
 
 mod class;
 mod declared;
+mod demangle;
 mod identity;
 mod name;
 
@@ -17,6 +18,7 @@ use crate::units::{Addr, Span};
 
 pub use class::{Class, Metadata};
 pub use declared::{Declared, declared};
+pub use demangle::demangled;
 pub use identity::{Key, stem};
 pub use name::{contended_by_name, pad_by_name};
 

@@ -4,6 +4,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the room that opens files")]
 
+pub mod companions;
+
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::ops::Deref;
@@ -59,8 +61,24 @@ pub fn map(path: &Path) -> Result<Bytes> {
     }
     // SAFETY: the mapping is private and read-only. As with every mapped reader (ld, gdb, readelf), a file that is
     // truncated by someone else while it is read faults; nothing here writes to a file it has mapped.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::io(doing(), e))?;
-    Ok(Bytes::Mapped(map))
+    match unsafe { memmap2::Mmap::map(&file) } {
+        Ok(map) => Ok(Bytes::Mapped(map)),
+        // Files of /sys can be read, but not all of them mapped.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENODEV | libc::EACCES | libc::EPERM)) => {
+            bounded_bytes(file, LARGEST_TEXT, &doing()).map(Bytes::Owned)
+        }
+        Err(e) => Err(Error::io(doing(), e)),
+    }
+}
+
+/// Reads a small file whole. Those of /sys and /proc say that they are empty, and cannot be mapped.
+///
+/// # Errors
+/// It cannot be opened, or has more than 1 MiB.
+pub fn small(path: &Path) -> Result<Bytes> {
+    let doing = || format!("reading {}", path.display());
+    let file = regular(path).map_err(|e| Error { doing: doing(), ..e })?;
+    bounded_bytes(file, 1 << 20, &doing()).map(Bytes::Owned)
 }
 
 /// What [`text`] reads at most, in bytes.
@@ -80,12 +98,17 @@ pub fn read_stdin_text() -> Result<String> {
 }
 
 fn bounded(from: impl Read, limit: u64, doing: &str) -> Result<String> {
+    let bytes = bounded_bytes(from, limit, doing)?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+fn bounded_bytes(from: impl Read, limit: u64, doing: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = from.take(limit + 1).read_to_end(&mut bytes).map_err(|e| Error::io(doing, e))?;
     if read as u64 > limit {
-        return Err(Error::input(doing, format!("it is larger than {limit} bytes, which no text of ours is")));
+        return Err(Error::input(doing, format!("it is larger than {limit} bytes, which no such file is")));
     }
-    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+    Ok(bytes)
 }
 
 #[cfg(test)]

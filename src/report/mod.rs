@@ -1,9 +1,11 @@
 //! Any value → text. A [`page::Page`] is the middle form that table, markdown (and later html, csv) render.
 
+mod advice;
 pub mod diff;
 pub mod markdown;
 pub mod page;
 pub mod scan;
+mod sweep;
 pub mod table;
 pub mod types;
 pub mod variants;

@@ -1,5 +1,9 @@
 //! The middle form of a report: what to say, not how it looks. Every value builds one; every renderer reads it.
 
+use std::borrow::Cow;
+
+use crate::objects::demangled;
+
 /// A report: one sentence that answers, then figures, then what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
@@ -9,6 +13,28 @@ pub struct Page {
     pub blocks: Vec<Block>,
     /// Problems, what was skipped and why, where to see the rest.
     pub notes: Vec<String>,
+}
+
+impl Page {
+    /// With the names of C++ and Rust as they are written in the source.
+    #[must_use]
+    pub fn demangled(mut self) -> Page {
+        let plain = |text: &mut String| {
+            if let Cow::Owned(plain) = demangled(text) {
+                *text = plain;
+            }
+        };
+        plain(&mut self.sentence);
+        self.notes.iter_mut().for_each(plain);
+        for block in &mut self.blocks {
+            match block {
+                Block::Text(text) => plain(text),
+                Block::Table(table) => table.rows.iter_mut().flatten().for_each(plain),
+                Block::List { items, .. } => items.iter_mut().for_each(plain),
+            }
+        }
+        self
+    }
 }
 
 /// A part of a page.

@@ -1,7 +1,7 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Evidence, Finding, Sensitivity, Subject};
-use crate::image::TypesFrom;
+use crate::image::{Facts, Sizes, SymbolsFrom, TypesFrom};
 use crate::rules::{LineMap, Scan, SectionCounts};
 
 use super::page::{Block, Page, Table};
@@ -13,11 +13,7 @@ const FINDINGS: usize = 12;
 #[must_use]
 pub fn page(scan: &Scan, all: bool) -> Page {
     let (image, totals) = (&scan.image, &scan.totals.counts);
-    let mut page = Page {
-        title: format!("{}: {} {}, line {} bytes", image.path, image.machine, kind(scan), image.line_size),
-        sentence: sentence(scan),
-        ..Page::default()
-    };
+    let mut page = Page { title: title(scan), sentence: sentence(scan), ..Page::default() };
     if !scan.maps.is_empty() {
         page.blocks.extend(scan.maps.iter().map(|m| map(m, image.line_size)));
     } else if totals.objects > 0 {
@@ -47,8 +43,9 @@ pub fn page(scan: &Scan, all: bool) -> Page {
             );
         }
     }
-    if image.symbols_from != crate::image::SymbolsFrom::Symtab {
-        page.notes.push("Stripped: only the dynamic symbols (.dynsym) were read; local objects are not seen.".into());
+    page.notes.extend(symbols(image).map(str::to_string));
+    if image.sizes == Sizes::UpTo {
+        page.notes.push(UP_TO.to_string());
     }
     page.notes.extend(scan.problems.iter().map(|p| format!("problem: {p}")));
     if !scan.skipped.is_empty() {
@@ -56,6 +53,28 @@ pub fn page(scan: &Scan, all: bool) -> Page {
     }
     page
 }
+
+fn title(scan: &Scan) -> String {
+    let image = &scan.image;
+    let packed = image.packed.as_ref().map_or_else(String::new, |packed| format!(" ({packed})"));
+    format!("{}: {} {}{packed}, line {} bytes", image.path, image.machine, kind(scan), image.line_size)
+}
+
+/// What is to be known of symbols that are not a linker's own table.
+fn symbols(image: &Facts) -> Option<&'static str> {
+    match image.symbols_from {
+        SymbolsFrom::Symtab | SymbolsFrom::None => None,
+        SymbolsFrom::Dynsym => {
+            Some("Stripped: only the dynamic symbols (.dynsym) were read; local objects are not seen.")
+        }
+        SymbolsFrom::Kallsyms => Some("Symbols from the kallsyms inside this kernel: it has no .symtab."),
+        SymbolsFrom::SystemMap => Some("Symbols from the System.map that was named: the image itself has no .symtab."),
+        SymbolsFrom::ProcKallsyms => Some("Symbols from /proc/kallsyms."),
+    }
+}
+
+const UP_TO: &str = "No size is known: each symbol is taken to reach up to the next one. So an object that straddles may \
+                     not, and one that does not, surely does not; a shared line is told only of objects that begin on it.";
 
 fn kind(scan: &Scan) -> &'static str {
     use crate::image::Kind as K;
@@ -74,8 +93,13 @@ fn sentence(scan: &Scan) -> String {
     if c.objects == 0 {
         return "No data objects: no symbol of data has a size here.".to_string();
     }
+    let (may, up_to) = match scan.image.sizes {
+        Sizes::Exact => ("", ""),
+        Sizes::UpTo => ("may ", "up to "),
+    };
     format!(
-        "{} data objects; {} of the {} that fit a line straddle one ({} of them metadata); {} lines hold two or more.",
+        "{} data objects; {} of the {} that fit a line {may}straddle one ({} of them metadata); {up_to}{} lines hold two \
+         or more.",
         c.objects, c.straddling, c.small, c.straddling_metadata, c.lines_shared
     )
 }
@@ -99,18 +123,12 @@ fn sections(scan: &Scan, all: bool) -> Table {
 }
 
 fn findings(scan: &Scan, all: bool) -> Table {
-    let mut heads = vec![
-        "severity",
-        "rule",
-        "object",
-        "section",
-        ">size (bytes)",
-        ">phase",
-        "with",
-        ">fragile",
-        ">cost (bytes)",
-        "advice",
-    ];
+    let size = match scan.image.sizes {
+        Sizes::Exact => ">size (bytes)",
+        Sizes::UpTo => ">size (bytes, up to)",
+    };
+    let mut heads =
+        vec!["severity", "rule", "object", "section", size, ">phase", "with", ">fragile", ">cost (bytes)", "advice"];
     let typed = scan.image.types_from.is_some();
     if typed {
         heads.insert(3, "declared");
@@ -233,7 +251,7 @@ pub(super) fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>
 mod tests {
     use super::*;
     use crate::finding::{Alternative, Severity};
-    use crate::image::{Class, Facts, Kind, SymbolsFrom};
+    use crate::image::{Class, Kind};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};
     use crate::units::{Addr, Phase};
@@ -260,12 +278,14 @@ mod tests {
     fn what_types_tell() {
         let facts = Facts {
             path: "server".to_string(),
+            packed: None,
             kind: Kind::Pie,
             machine: "x86_64".to_string(),
             class: Class::Elf64,
             build_id: None,
             line_size: 64,
             symbols_from: SymbolsFrom::Symtab,
+            sizes: Sizes::Exact,
             types_from: Some(TypesFrom::Dwarf),
         };
         let counts = Counts { objects: 3, small: 3, lines_shared: 1, ..Counts::default() };

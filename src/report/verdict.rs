@@ -1,10 +1,13 @@
 //! [`Verdict`] → [`Page`]: one screen for a terminal, or fifteen lines for a mailing list.
 
+use super::advice::next;
 use super::page::{Block, Page, Table};
+use super::sweep;
 use crate::diff::{Place, Suspect};
 use crate::error::Exit;
-use crate::measure::record::Better;
-use crate::verdict::{Answer, Blocked, Effect, Verdict, effect, plain};
+use crate::measure::record::{Better, Metric};
+use crate::verdict::BY_WORKERS;
+use crate::verdict::{Answer, Blocked, Effect, Verdict, by_workers, effect, plain};
 
 /// Suspects on a screen.
 const MOST: usize = 5;
@@ -16,12 +19,15 @@ const WIDTH: usize = 30;
 pub fn page(v: &Verdict) -> Page {
     let mut page = Page { title: title(v), sentence: sentence(v), ..Page::default() };
     if !v.identical {
+        page.blocks.extend(sweep::table(v, sweep::ON_A_SCREEN).map(Block::Table));
         page.blocks.push(Block::Table(numbers(v, &rows(v))));
         page.blocks.extend(landings(v).map(Block::Table));
     }
     page.blocks.extend(suspects(v).map(Block::Table));
     page.blocks.push(Block::List { heading: "next".into(), items: next(v) });
-    page.notes.extend(v.reasons.iter().skip(1 + usize::from(v.aligned_disagrees)).cloned());
+    let reasons = v.reasons.iter().skip(1 + usize::from(v.aligned_disagrees));
+    // The sentence says what the rows do.
+    page.notes.extend(reasons.filter(|r| !r.starts_with(BY_WORKERS)).cloned());
     page.notes.extend(v.problems.iter().map(|p| format!("the record: {p}")));
     page.notes.extend(measured(v));
     page
@@ -32,8 +38,9 @@ pub fn page(v: &Verdict) -> Page {
 pub fn brief(v: &Verdict) -> Page {
     let mut page = Page { title: title(v), sentence: sentence(v), ..Page::default() };
     if !v.identical {
-        let always: Vec<_> = rows(v).into_iter().filter(|row| row.always).collect();
-        page.blocks.push(Block::Table(numbers(v, &always)));
+        let always = || rows(v).into_iter().filter(|row| row.always).collect::<Vec<_>>();
+        let table = sweep::table(v, sweep::IN_A_MAIL).unwrap_or_else(|| numbers(v, &always()));
+        page.blocks.push(Block::Table(table));
     }
     let moved = v.suspects.iter().take(3).map(|s| format!("{} (phase {})", short(&s.name), phases(s)));
     let mut moved: Vec<String> = moved.collect();
@@ -53,7 +60,7 @@ fn title(v: &Verdict) -> String {
     let answer = match (v.verdict, v.blocked_by) {
         (Answer::Alignment, _) => "alignment".into(),
         (Answer::Code, _) if v.exit() == Exit::Gate => "code".into(),
-        (Answer::Code, _) => format!("code ({})", better(v)),
+        (Answer::Code, _) => format!("code ({})", better(&v.metric)),
         (Answer::Both, _) if v.masked => "both, masked".into(),
         (Answer::Both, _) if v.only_together => "both, only together".into(),
         (Answer::Both, _) => "both".into(),
@@ -71,8 +78,9 @@ fn machines(v: &Verdict) -> String {
     if names.is_empty() { String::new() } else { format!(" on {}", names.join(", ")) }
 }
 
-fn better(v: &Verdict) -> String {
-    plain(Some(-50.0), &v.metric).rsplit(' ').next().unwrap_or("better").to_string()
+/// The word for better.
+pub(super) fn better(metric: &Metric) -> String {
+    plain(Some(-50.0), metric).rsplit(' ').next().unwrap_or("better").to_string()
 }
 
 /// The answer in a sentence. An aligned pair that disagrees is said before it, never hidden.
@@ -97,6 +105,7 @@ fn sentence(v: &Verdict) -> String {
         Answer::Both if v.only_together => {
             format!("Patch and landing cost something only together: {}.", effect(&v.headline, &v.metric))
         }
+        Answer::Both if !sweep::in_one_row(v) => "Both, each with another worker count.".into(),
         Answer::Both => format!("Both: the patch itself is {code}, and the move alone is {luck}."),
         Answer::NotReproduced if v.identical => {
             "The loaded content of the two links is the same, so nothing was run.".into()
@@ -106,10 +115,21 @@ fn sentence(v: &Verdict) -> String {
         }
         Answer::Inconclusive => format!("No verdict: {}.", answer_reason(v)),
     };
+    let answer = match (by_workers(v), v.workers) {
+        (Some(_), _) if v.blocked_by == Some(Blocked::Row) => answer,
+        (Some(rows), _) if v.verdict == Answer::Inconclusive => format!("{answer} By worker count: {rows}."),
+        (Some(rows), Some(n)) => format!("{answer} That is with {}; by worker count: {rows}.", workers(n)),
+        (None, Some(n)) if v.verdict != Answer::Inconclusive => format!("With {}: {answer}", workers(n)),
+        _ => answer,
+    };
     match v.reasons.first() {
         Some(first) if v.aligned_disagrees => format!("First: {first}. {answer}"),
         _ => answer,
     }
+}
+
+fn workers(n: u32) -> String {
+    if n == 1 { "1 worker".into() } else { format!("{n} workers") }
 }
 
 fn answer_reason(v: &Verdict) -> &str {
@@ -150,7 +170,8 @@ fn rows(v: &Verdict) -> Vec<Figure> {
 }
 
 fn numbers(v: &Verdict, rows: &[Figure]) -> Table {
-    let mut table = Table::new("", &["", ">change", "97.5 % interval"]);
+    let level = format!("{:.1} % interval", v.interval_percent);
+    let mut table = Table::new("", &["", ">change", &level]);
     table.rows = rows
         .iter()
         .map(|row| {
@@ -183,7 +204,7 @@ fn landings(v: &Verdict) -> Option<Table> {
 }
 
 /// Four digits that mean something.
-fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     let whole = value.abs().log10().floor().clamp(-9.0, 9.0) as i32 + 1;
     format!("{value:.*}", usize::try_from(4 - whole).unwrap_or(0))
 }
@@ -226,7 +247,7 @@ fn mates(place: &Place) -> String {
 }
 
 /// Long names keep both ends: templates differ at the end, namespaces at the start.
-fn short(name: &str) -> String {
+pub(super) fn short(name: &str) -> String {
     let count = name.chars().count();
     if count <= WIDTH {
         return name.to_string();
@@ -234,47 +255,6 @@ fn short(name: &str) -> String {
     let half = (WIDTH - 1) / 2;
     let tail: String = name.chars().skip(count - half).collect();
     format!("{}…{tail}", name.chars().take(half).collect::<String>())
-}
-
-/// What to do next, the first step first.
-fn next(v: &Verdict) -> Vec<String> {
-    let apart = match v.suspects.is_empty() {
-        true => "find the hot objects that share a line (straddle scan) and give each a line of its own",
-        false => "give the hot ones of these objects a line of their own: alignas(64), ____cacheline_aligned",
-    };
-    let steps = match (v.verdict, v.blocked_by) {
-        (Answer::Alignment, _) => {
-            vec!["the patch needs no change: base's own code on patched's landing shows the same", apart]
-        }
-        (Answer::Code, _) if v.exit() == Exit::Gate => {
-            vec!["profile base against patched: where the bytes lie is not the reason"]
-        }
-        (Answer::Code, _) => vec!["keep it: the gain holds wherever the bytes lie"],
-        (Answer::Both, _) if v.masked => {
-            vec!["judge the patch by its code effect: the next change may move its bytes again", apart]
-        }
-        (Answer::Both, _) if v.only_together => vec![apart, "then measure again: what is left is the code"],
-        (Answer::Both, _) => vec!["profile the code effect: it stays wherever the bytes lie", apart],
-        (Answer::NotReproduced, _) if v.identical => vec!["see whether the patch reaches this link at all (--link)"],
-        (Answer::NotReproduced, _) => {
-            vec!["if it was seen elsewhere: run that workload on that machine, or choose a smaller --margin"]
-        }
-        (Answer::Inconclusive, by) => match by {
-            Some(Blocked::Placement) => vec![apart, "then measure again"],
-            Some(Blocked::Unexplained) => {
-                vec!["repeat with another --seed; if it stays, vary page, stack and heap offsets"]
-            }
-            Some(Blocked::AA) => vec!["stop what else runs on this machine, then measure again"],
-            Some(Blocked::Unmatched) => vec!["rebuild both with -fdata-sections -ffunction-sections, measure again"],
-            Some(Blocked::Budget | Blocked::Precision) if v.quick && v.code_effect.low.is_some() => {
-                vec!["measure without --quick"]
-            }
-            Some(Blocked::Budget) => vec!["give it a larger --budget, or choose a larger --margin"],
-            Some(Blocked::Row) => vec!["let every row of the sweep decide: leave `decides` out, measure again"],
-            Some(Blocked::Precision) | None => vec!["find a quieter machine, or choose a larger --margin"],
-        },
-    };
-    steps.into_iter().map(String::from).collect()
 }
 
 /// What it stands on: counts, noise, seed.
@@ -307,7 +287,7 @@ mod tests {
     use super::*;
     use crate::measure::record::Record;
     use crate::report::{markdown, table};
-    use crate::verdict::simulated::{Campaign, World};
+    use crate::verdict::simulated::{Campaign, World, sweep};
     use crate::verdict::verdict;
 
     fn suspect(name: &str, from: u32, to: u32, with: &[&str]) -> Suspect {
@@ -381,6 +361,21 @@ mod tests {
         let v = verdict(&record(World::new(0.0, 0.0), 0.10));
         insta::assert_snapshot!("inconclusive_screen", screen(&page(&v)));
         insta::assert_snapshot!("inconclusive_mail", mail(&brief(&v)));
+    }
+
+    #[test]
+    fn a_sweep_is_a_table_of_rows() {
+        let world = World { aligned: Some(-0.19), ..World::new(-0.19, 0.0) };
+        let mut record =
+            sweep(&[(1, World::new(0.0, 0.0)), (16, World::new(-0.05, 0.0)), (128, world)], 0.005, 7, (12, 24));
+        record.header.suspects = vec![suspect("f_ref", 56, 0, &["f_op"])];
+        let v = verdict(&record);
+        insta::assert_snapshot!("sweep_screen", screen(&page(&v)));
+        insta::assert_snapshot!("sweep_mail", mail(&brief(&v)));
+        // Whatever the number of rows, a mail is a mail.
+        let many: Vec<(u32, World)> = (1..=20).map(|n| (n, World::new(0.0, 0.0))).collect();
+        let text = mail(&brief(&verdict(&sweep(&many, 0.005, 7, (4, 6)))));
+        assert!(text.contains("15 more rows: --format json"), "{text}");
     }
 
     #[test]

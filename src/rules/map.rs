@@ -6,6 +6,7 @@ use super::{Seen, section_name};
 use crate::error::{Error, Result};
 use crate::finding::Subject;
 use crate::image::Home;
+use crate::objects::demangled;
 use crate::types::Contention;
 use crate::units::{Addr, Span};
 
@@ -50,7 +51,7 @@ const NAMESAKES: usize = 16;
 /// Of every object of this name, or that has it as an alias.
 pub(super) fn maps(seen: &Seen<'_, '_>, name: &str) -> Result<Vec<LineMap>> {
     let mut found: Vec<u32> = Vec::new();
-    for symbol in seen.image.symbols.iter().filter(|s| s.name == name) {
+    for symbol in seen.image.symbols.iter().filter(|s| s.name == name || demangled(&s.name) == name) {
         let Home::Section(section) = symbol.home else { continue };
         let holds = |o: &crate::objects::Object<'_>| {
             o.section == section

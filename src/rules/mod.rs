@@ -24,7 +24,7 @@ use crate::heat::Heat;
 use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines, sensitivity};
 use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
-use crate::types::{Contention, Field, TypeId, TypeTable, Types};
+use crate::types::{Contention, Field, TypeId, TypeTable, Types, Weights};
 use crate::units::{Addr, Align, LineSize, Span};
 
 pub use map::LineMap;
@@ -111,7 +111,8 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     let line = ask.line;
     let size = line.unwrap_or_else(|| image.line_size());
     let objects = Objects::data(image);
-    let mut skipped: BTreeMap<String, u64> = objects.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)).collect();
+    let left_out = objects.skipped.iter().chain(&image.skipped);
+    let mut skipped: BTreeMap<String, u64> = left_out.map(|(k, v)| ((*k).to_string(), *v)).collect();
     let lines = Lines::of(objects, size);
     let (sections, counts) = lines.counts();
     let mut classes = BTreeMap::new();
@@ -123,8 +124,8 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     let seen = Seen::of(image, &lines, (types, &heat), &mut skipped);
     let mut findings = findings(&seen, ask, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
-    let mut problems: Vec<String> =
-        assumed.into_iter().chain(loose_sections(image, sections.keys().copied(), size)).collect();
+    let loose = loose_sections(image, sections.keys().copied(), size);
+    let mut problems: Vec<String> = image.problems.iter().cloned().chain(assumed).chain(loose).collect();
     if let Some(hot) = ask.hot {
         problems.extend(keep_hot(&seen, hot, &mut findings, &mut skipped));
     }
@@ -159,6 +160,9 @@ struct Ranked {
 
 /// Findings by type. Ten times what a kernel has; a damaged image can have thousands for each symbol.
 const MOST_TYPED: usize = 20_000;
+
+/// Members and steps, for an image; more for each object. A kernel's 40,000 objects have a quarter of a million members.
+const MOST_MEMBERS: usize = 1 << 21;
 
 /// Whether there is room for more, counting the objects that are left out when there is not.
 fn room(ranked: &[Ranked], skipped: &mut BTreeMap<String, u64>) -> bool {
@@ -276,12 +280,34 @@ impl<'s, 'i> Seen<'s, 'i> {
                 );
             }
         }
+        seen.lighten(&mut unusable);
         seen.pieces =
             (0u32..).zip(&lines.objects).take(seen.declared.len()).map(|(i, o)| seen.find_pieces(i, o)).collect();
         for (reason, count) in unusable {
             *skipped.entry(reason.to_string()).or_insert(0) += count;
         }
         seen
+    }
+
+    /// Leaves types unread once they have many times the members of a kernel's: in a damaged file, every symbol could have
+    /// thousands.
+    fn lighten(&mut self, unusable: &mut BTreeMap<&'static str, u64>) {
+        let Some(table) = self.table else { return };
+        let mut weights = Weights::new(table);
+        let mut left = MOST_MEMBERS.saturating_add(self.declared.len().saturating_mul(32));
+        let mut lost = 0;
+        for declared in self.declared.iter_mut().flatten() {
+            let Some(id) = declared.type_id else { continue };
+            // Once nothing is left, no more are weighed.
+            left = if left == 0 { 0 } else { left.saturating_sub(weights.of(id)) };
+            if left == 0 {
+                declared.type_id = None;
+                lost += 1;
+            }
+        }
+        if lost > 0 {
+            unusable.insert("objects whose type was not looked at: together they have too many members", lost);
+        }
     }
 
     fn find_pieces(&self, index: u32, object: &Object<'_>) -> Vec<Piece> {

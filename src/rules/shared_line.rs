@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::contest::{self, Piece};
 use super::{Ranked, Seen};
 use crate::finding::{Evidence, Finding, Severity, Subject};
+use crate::image::Sizes;
 use crate::objects::{Object, Space, contended_by_name, pad_by_name};
 use crate::types::Contention;
 use crate::units::Span;
@@ -28,6 +29,10 @@ pub(super) fn find(
     let lines = seen.lines;
     for shared in lines.shared().into_iter().filter(|l| !told.contains(&(l.space, l.number))) {
         let all = shared.objects.iter().filter_map(|&i| Some((i, lines.object(i)?)));
+        // Whether one reaches a line behind its first is not known where its size is not.
+        let sure =
+            |o: &Object<'_>| seen.image.sizes == Sizes::Exact || lines.line.line_of(o.span.start) == shared.number;
+        let all = all.filter(|(_, o)| sure(o));
         // Per-CPU and thread-local lines are private copies, and what nobody writes can be shared freely.
         let all = all.filter(|(_, o)| o.class.writable() && !pad_by_name(o.name));
         let on = |(index, object)| On { index, object, how: seen.contended_on(index, shared.number) };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Ranked, Seen, silent};
 use crate::finding::{Evidence, Finding, Severity};
+use crate::image::Sizes;
 use crate::objects::{Class, Object, contended_by_name};
 use crate::types::Contention;
 
@@ -33,7 +34,13 @@ pub(super) fn find(
             index,
             weight,
             finding: Finding {
-                advice: format!("aligned({align}) keeps all {} bytes on one line{split}", object.span.size),
+                advice: match seen.image.sizes {
+                    Sizes::Exact => format!("aligned({align}) keeps all {} bytes on one line{split}", object.span.size),
+                    Sizes::UpTo => format!(
+                        "if it is larger than the {} bytes to the line's end: aligned({align}) keeps it on one line{split}",
+                        line.bytes() - phase
+                    ),
+                },
                 // The gap in front of it, where it lies now.
                 cost_bytes: Some((align - phase % align) % align),
                 ..Finding::about("straddle", severity, evidence, subject)

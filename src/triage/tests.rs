@@ -89,12 +89,20 @@ struct Bench {
     stop: StopToken,
     told: Vec<Event>,
     quick: bool,
+    workers: Vec<u32>,
 }
 
 impl Bench {
     fn new() -> Bench {
         let dir = tempfile::tempdir().unwrap();
-        Bench { dir, linker: Names::default(), stop: StopToken::new(None), told: Vec::new(), quick: false }
+        Bench {
+            dir,
+            linker: Names::default(),
+            stop: StopToken::new(None),
+            told: Vec::new(),
+            quick: false,
+            workers: Vec::new(),
+        }
     }
 
     fn record(&self) -> PathBuf {
@@ -102,7 +110,7 @@ impl Bench {
     }
 
     fn run(&mut self, answer: impl FnMut(usize, &Job) -> RunResult) -> Result<Ended> {
-        let header = Header { quick: self.quick, ..header() };
+        let header = Header { quick: self.quick, workers: self.workers.clone(), ..header() };
         let writer = RecordWriter::create(&self.record(), &header, Existing::Refuse).unwrap();
         self.go(Campaign::new(Fake::new(answer), writer, header, wall(), 1, Duration::from_secs(1)))
     }
@@ -267,6 +275,42 @@ fn assert_alike(v: &Verdict, whole: &Verdict, tolerance: f64, what: &str) {
     for (effect, before) in [(v.code_effect, whole.code_effect), (v.code_over_layouts, whole.code_over_layouts)] {
         let (a, b) = (effect.percent.unwrap(), before.percent.unwrap());
         assert!((a - b).abs() <= tolerance, "{what}: {effect:?} and {before:?}");
+    }
+}
+
+/// Nothing with one worker, 5 % with two.
+fn with_workers(n: usize, job: &Job) -> RunResult {
+    let code = if job.workers == Some(2) { 0.05 } else { 0.0 };
+    let mut run = result(cost(job.binary, code, 0.0, 0.01));
+    if n % 50 == 17 {
+        run.outside.steal_ticks = Some(9);
+    }
+    run
+}
+
+/// What only more workers show is found, no row ends the campaign before the others, and one that is cut goes on.
+#[test]
+fn a_sweep_goes_on_until_its_last_row_is_decided() {
+    let sweep = || Bench { workers: vec![1, 2], ..Bench::new() };
+    let mut bench = sweep();
+    bench.run(with_workers).unwrap();
+    let v = bench.verdict();
+    assert_eq!((v.verdict, v.workers), (Answer::Code, Some(2)), "{:?}", v.reasons);
+    assert!(v.rows.iter().all(|row| row.decides && row.blocked_by != Some(Blocked::Budget)), "{:?}", v.rows);
+    let mut alone = Bench { workers: vec![2], ..Bench::new() };
+    alone.run(with_workers).unwrap();
+    assert!(alone.verdict().blocks < v.blocks, "{} {}", alone.verdict().blocks, v.blocks);
+
+    let whole = std::fs::read(bench.record()).unwrap();
+    for share in [3, 5, 9] {
+        let cut = whole.len() * share / 10;
+        let had = String::from_utf8_lossy(&whole[..cut]).matches("\"order\":").count();
+        let mut again = sweep();
+        std::fs::write(again.record(), &whole[..cut]).unwrap();
+        again.resume(|n, job| with_workers(n + had, job)).unwrap();
+        assert_alike(&again.verdict(), &v, SHIFTED, &format!("cut at {cut}"));
+        let of = |v: &Verdict| v.rows.iter().map(|row| row.verdict).collect::<Vec<_>>();
+        assert_eq!(of(&again.verdict()), of(&v));
     }
 }
 

@@ -50,6 +50,13 @@ impl TypeTable<'_> {
         found
     }
 
+    /// Steps that [`TypeTable::contended`] takes.
+    pub(super) fn contended_steps(&self, id: TypeId) -> usize {
+        let mut left = MOST;
+        self.walk(id, 0, (DEEPEST, &mut left), &mut Vec::new());
+        (MOST - left) as usize
+    }
+
     fn walk(&self, id: TypeId, at: u64, (depth, left): (usize, &mut u32), found: &mut Vec<(u64, u64, Contention)>) {
         let (Some(depth), Some(fewer)) = (depth.checked_sub(1), left.checked_sub(1)) else { return };
         *left = fewer;

@@ -10,6 +10,7 @@ mod dwarf;
 mod flatten;
 mod rows;
 mod source;
+mod weight;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub use dwarf::DebugSections;
 pub use flatten::Field;
 pub use rows::{Row, Rows};
 pub use source::{Files, Source, Want};
+pub use weight::Weights;
 
 /// What debug information declares.
 #[derive(Debug, Default)]

@@ -32,7 +32,9 @@ pub enum Source<'a> {
 
 /// Files that hold BTF beside the image, raw or as ELF: content, and name for messages.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Files<'a> {
+pub struct Files<'f, 'a> {
+    /// The image's debug file.
+    pub debug: Option<&'f Image<'a>>,
     /// Instead of the image's own section.
     pub btf: Option<(&'a [u8], &'a str)>,
     /// Which a module's continues.
@@ -43,13 +45,13 @@ impl<'a> Source<'a> {
     /// # Errors
     /// When a tier that was asked for (by name, or with a file of its own) is not there or cannot be used. What
     /// [`Want::Auto`] cannot use by itself becomes a reason instead.
-    pub fn of(image: &Image<'a>, want: Want, files: Files<'a>) -> Result<Source<'a>> {
+    pub fn of(image: &Image<'a>, want: Want, files: Files<'_, 'a>) -> Result<Source<'a>> {
         let given = files.btf.is_some() || files.base.is_some();
         match want {
             Want::Names => Ok(Source::Names(BTreeMap::new())),
-            Want::Dwarf => dwarf(image).ok_or_else(|| no_dwarf(image)),
+            Want::Dwarf => dwarf(image, files).ok_or_else(|| no_dwarf(image)),
             Want::Btf => btf(image, files),
-            Want::Auto => match files.btf.is_none().then(|| dwarf(image)).flatten() {
+            Want::Auto => match files.btf.is_none().then(|| dwarf(image, files)).flatten() {
                 Some(source) => Ok(source),
                 None if given => btf(image, files),
                 None => Ok(btf_or_names(image)),
@@ -106,8 +108,10 @@ fn definitions<'d>(table: &TypeTable<'d>, wanted: &(dyn Fn(&str) -> bool + Sync)
     found
 }
 
-fn dwarf<'a>(image: &Image<'a>) -> Option<Source<'a>> {
-    DebugSections::of(image).map(|sections| Source::Dwarf(Box::new(sections)))
+fn dwarf<'a>(image: &Image<'a>, files: Files<'_, 'a>) -> Option<Source<'a>> {
+    let sections =
+        files.debug.map_or_else(|| DebugSections::of(image), |debug| DebugSections::of_debug_file(image, debug));
+    sections.map(|sections| Source::Dwarf(Box::new(sections)))
 }
 
 fn no_dwarf(image: &Image<'_>) -> Error {
@@ -115,8 +119,11 @@ fn no_dwarf(image: &Image<'_>) -> Error {
     Error::input(doing, "there is no debug information (DWARF) in it").hint("build it with -g, or --types btf")
 }
 
-fn btf<'a>(image: &Image<'a>, files: Files<'a>) -> Result<Source<'a>> {
-    let (bytes, name) = files.btf.unwrap_or((image.bytes(), ""));
+fn btf<'a>(image: &Image<'a>, files: Files<'_, 'a>) -> Result<Source<'a>> {
+    // A kernel without a section table still has it between two labels.
+    let bare = image.sections.iter().find(|s| s.name == ".BTF").and_then(|s| s.bytes);
+    let inside = bare.filter(|_| !image.bytes().starts_with(b"\x7fELF")).unwrap_or(image.bytes());
+    let (bytes, name) = files.btf.unwrap_or((inside, ""));
     let own = Btf::parse(bytes, if name.is_empty() { &image.path } else { name })?;
     let base = files.base.map(|(bytes, name)| Btf::parse(bytes, name)).transpose()?;
     Ok(Source::Btf { own: Box::new(own), base: base.map(Box::new) })

@@ -18,3 +18,10 @@ pub struct Matched {
     #[serde(default)]
     pub rigid: Vec<String>,
 }
+
+impl Matched {
+    /// Those of `rigid` whose inside is the same: data that stands apart in the two versions, whatever is padded.
+    pub fn apart(&self) -> impl Iterator<Item = &str> {
+        self.rigid.iter().filter(|unit| !self.inside_moved.contains(unit)).map(String::as_str)
+    }
+}

@@ -256,11 +256,13 @@ fn t_over_rounds(look: Option<Look>, kept: usize) -> f64 {
     })
 }
 
-/// Centre and SD of the single runs of base and of patched, those of the same pair on several machines together.
+/// Centre and SD (by the MAD, as for the noise) of the single runs of base and of patched, those of the same pair on several machines together.
 fn runs_of<'u>(units: impl Iterator<Item = &'u Unit> + Clone) -> Option<[(f64, f64); 2]> {
     let of = |cell: usize| {
         let runs: Vec<f64> = units.clone().filter_map(|unit| unit.cells.get(cell)).flatten().copied().collect();
-        Some((trimmed_mean(runs.iter().copied())?, robust::deviation(&runs)?))
+        let centre = robust::median(runs.iter().copied())?;
+        let spread = robust::median(runs.iter().map(|run| (run - centre).abs()))?;
+        Some((trimmed_mean(runs)?, 1.4826 * spread))
     };
     Some([of(0)?, of(3)?])
 }

@@ -19,7 +19,7 @@ mod words;
 
 pub use decide::{Answer, Blocked};
 pub use machines::verdicts;
-pub use reasons::by_workers;
+pub use reasons::{BY_WORKERS, by_workers};
 pub use rounds::{Cost, Lacking, forecast, lacking, rounds_wanted};
 pub use rows::{Pair, Row, Typical};
 pub use value::{

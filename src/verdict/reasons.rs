@@ -43,7 +43,7 @@ pub(super) fn of_all_rows(mut v: Verdict, record: &Record) -> Verdict {
                 *answer = format!("the row that was named to decide shows nothing, another one does: {rows}");
             }
         }
-        (rows, _) => more.extend(rows.map(|rows| format!("by worker count: {rows}"))),
+        (rows, _) => more.extend(rows.map(|rows| format!("{BY_WORKERS}{rows}"))),
     }
     more.extend(mixed(&v));
     let behind = v.reasons.len().min(at + 1);
@@ -52,10 +52,13 @@ pub(super) fn of_all_rows(mut v: Verdict, record: &Record) -> Verdict {
     v
 }
 
+/// The sentence of the rows begins so.
+pub const BY_WORKERS: &str = "by worker count: ";
+
 /// `nothing at 1 worker; 17.3 % faster (code) at 128`: the rows of a sweep over the metric that decides; `None` without one.
 #[must_use]
 pub fn by_workers(v: &Verdict) -> Option<String> {
-    let mut said: Vec<(String, String)> = Vec::new();
+    let mut said: Vec<(String, Vec<u32>)> = Vec::new();
     for row in v.rows.iter().filter(|row| row.metric == v.metric.name) {
         let workers = row.workers?;
         let what = |effect: &Effect, cause| format!("{} ({cause})", plain(effect.percent, &v.metric));
@@ -67,14 +70,21 @@ pub fn by_workers(v: &Verdict) -> Option<String> {
             (Answer::Inconclusive, Some(by)) => format!("undecided ({})", by.word()),
             (Answer::Inconclusive, None) => "undecided".to_owned(),
         };
-        let first = said.is_empty();
         match said.last_mut() {
-            Some((last, counts)) if *last == what => *counts += &format!(", {workers}"),
-            _ if first => said.push((what, count(u64::from(workers), "worker"))),
-            _ => said.push((what, workers.to_string())),
+            Some((last, counts)) if *last == what => counts.push(workers),
+            _ => said.push((what, vec![workers])),
         }
     }
-    let all: Vec<String> = said.into_iter().map(|(what, counts)| format!("{what} at {counts}")).collect();
+    let at = |(group, (what, counts)): (usize, (String, Vec<u32>))| {
+        let list = counts.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let noun = match counts.as_slice() {
+            _ if group > 0 => "",
+            [1] => " worker",
+            _ => " workers",
+        };
+        format!("{what} at {list}{noun}")
+    };
+    let all: Vec<String> = said.into_iter().enumerate().map(at).collect();
     (v.rows.iter().filter(|row| row.metric == v.metric.name).count() > 1).then(|| all.join("; "))
 }
 

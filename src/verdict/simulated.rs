@@ -127,6 +127,18 @@ pub fn header(max_blocks: u32) -> Header {
     }
 }
 
+/// A sweep of a fixed size: what is true with each worker count.
+pub fn sweep(rows: &[(u32, World)], sd: f64, seed: u64, (blocks, rounds): (usize, u32)) -> Record {
+    let mut all = Record::new(header(48));
+    for (&(workers, ref world), seed) in rows.iter().zip(1000 * seed..) {
+        let samples = Campaign::new(world.clone(), sd, seed).fixed(blocks, rounds).samples;
+        all.header.workers.push(workers);
+        all.samples.extend(samples.into_iter().map(|s| Sample { workers: Some(workers), ..s }));
+    }
+    (0..).zip(&mut all.samples).for_each(|(order, s)| s.order = order);
+    all
+}
+
 impl Campaign {
     pub fn new(world: World, sd: f64, seed: u64) -> Campaign {
         Campaign { world, noise: Noise::new(sd, seed), disturbed: 0.0, round: 0, record: Record::new(header(48)) }

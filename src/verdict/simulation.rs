@@ -3,7 +3,7 @@
 //!
 //! The whole table (2,000 campaigns a cell) is for a script; here each cell is as large as two minutes allow.
 
-use super::simulated::{Campaign, World};
+use super::simulated::{Campaign, World, sweep};
 use super::{Answer, Blocked, Verdict};
 use crate::measure::record::Record;
 
@@ -247,6 +247,23 @@ fn simulation_quick_at_1_percent_link_luck_n_1000() {
     nothing.expect(Answer::NotReproduced, 0);
     let tempted = nothing.count(|v| v.code_effect.beyond(1.0) || v.layout_luck.beyond(1.0));
     assert!(tempted >= 50, "only {tempted} of 1000 would be wrong at the margin itself");
+}
+
+/// Four worker counts at a fixed size, with luck of single links: nothing in all of them is called an effect in no more
+/// campaigns than in one, and what one of them has is found.
+#[test]
+fn simulation_of_a_sweep_n_200() {
+    let of = |last: f64, seed: u64| {
+        let world = |code| World { link_luck: 0.005, ..World::new(code, 0.0) };
+        let rows = [(1, world(0.0)), (16, world(0.0)), (32, world(0.0)), (64, world(last))];
+        let record = sweep(&rows, 0.005, 1 + seed, (16, 6));
+        (super::verdict(&record), record)
+    };
+    let tally = |last| Tally { ended: (0..200).map(|seed| of(last, seed)).collect() };
+    tally(0.0).expect(Answer::NotReproduced, 50);
+    let found = tally(0.05);
+    found.expect(Answer::Code, 90);
+    assert_eq!(found.count(|v| v.verdict == Answer::Code && v.workers != Some(64)), 0);
 }
 
 #[test]

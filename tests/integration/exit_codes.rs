@@ -34,6 +34,8 @@ impl World {
             assert!(Command::new("cc").current_dir(world.dir.path()).args(args).status().unwrap().success());
         };
         cc(&["base/main.c", "-o", "image"]);
+        cc(&["base/main.c", "-g", "-o", "typed"]);
+        fs::write(world.path("norule.toml"), "[[allow]]\nstradle = \"x\"\nwhy = \"y\"\n").unwrap();
         cc(&["base/main.c", "-s", "-static-libgcc", "-o", "stripped"]);
         let image = fs::read(world.path("image")).unwrap();
         fs::write(world.path("truncated"), &image[..image.len() / 2]).unwrap();
@@ -94,6 +96,11 @@ fn every_exit_code_has_its_case_and_every_failure_one_line() {
         ("an unknown class", s(&["scan", "class"]), 2, "class"),
         ("two machines", s(&["diff", "image", "arm"]), 2, "aarch64"),
         ("no symbols", s(&["scan", "stripped"]), 2, "symbols"),
+        ("no types", s(&["type", "image"]), 2, "no type information"),
+        ("no such type", s(&["type", "typed", "nosuch"]), 2, "`nosuch`"),
+        ("no such object", s(&["scan", "image", "--object", "nosuch"]), 2, "`nosuch`"),
+        ("no such rule", s(&["scan", "image", "--rules", "norule.toml"]), 2, "`stradle`"),
+        ("an alignment that is none", s(&["type", "typed", "--align", "24"]), 2, "power of two"),
         ("an empty file", s(&["scan", "empty"]), 2, "empty"),
         ("a folder", s(&["scan", "base"]), 2, "directory"),
         ("no such file", s(&["scan", "nowhere"]), 2, "nowhere"),
@@ -145,7 +152,8 @@ fn every_exit_code_has_its_case_and_every_failure_one_line() {
             wrong.push(format!("{what}: {err:?} does not say {says:?}"));
         }
         // A failing build shows its own output below the line; clap prints its usage.
-        let own_output = ["a build that fails", "no command", "an unknown flag"].contains(&what);
+        let own_output =
+            ["a build that fails", "no command", "an unknown flag", "an alignment that is none"].contains(&what);
         if code != 0 && !own_output && err.trim_end().lines().count() != 1 {
             wrong.push(format!("{what}: not one line: {err}"));
         }

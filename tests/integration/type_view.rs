@@ -26,7 +26,7 @@ fn ask(path: &Path, ask: &TypeAsk<'_>) -> TypeReport {
     let bytes = straddle::open::map(path).unwrap();
     let image = Image::parse(&bytes, "image").unwrap();
     let source = Source::of(&image, Want::Auto, Files::default()).unwrap();
-    types(&image, &source.read(&image).unwrap(), ask).unwrap()
+    types(&image, &source.read_named(&|name| ask.wants(name)).unwrap(), ask).unwrap()
 }
 
 fn view(built: &Built, question: &TypeAsk<'_>) -> TypeView {
@@ -116,8 +116,13 @@ fn members_of_different_structs_meet() {
     let [finding] = of(&view, "shared-line")[..] else { panic!("{:?}", view.findings) };
     assert_eq!((finding.subject.name.as_str(), finding.severity), ("outer.dst.refcnt", Severity::Low));
     assert_eq!(finding.others[0].name, "outer.genid");
-    assert!(finding.advice.starts_with("genid is of another struct, and on its line:"), "{}", finding.advice);
+    assert!(finding.advice.starts_with("genid is outside its struct, and on its line:"), "{}", finding.advice);
     assert!(finding.others.iter().all(|o| o.name != "outer.dst.head"));
+    // What a struct holds beside its own lock may be what the lock guards.
+    let guarded =
+        compiled("struct list { void *next, *prev; }; struct LINE queue { atomic_t lock; struct list list; } a;");
+    let view = self::view(&guarded, &named("queue"));
+    assert_eq!(of(&view, "shared-line")[0].severity, Severity::Info);
 }
 
 /// Case A18: half a line, aligned to a word, is on two lines at 3 of 8 bases.
@@ -210,6 +215,39 @@ fn a_type_is_flattened() {
     assert_eq!(element.members[0].offset, member(&view, "table").offset + 5 * 8 + 4);
     let wider = self::view(&built, &TypeAsk { line: straddle::units::LineSize::new(128), ..named("whole") });
     assert!(wider.lines < view.lines && wider.members.iter().all(|m| m.lines.last() <= Some(&1)));
+}
+
+/// The page: members on their lines, holes between them, what is inside only on request.
+#[test]
+fn a_page_shows_members_and_holes() {
+    let source =
+        "struct inner { long a, b; }; struct s { char tag; atomic64_t users; struct inner in; atomic_t n[4]; } x;";
+    let report = ask(&compiled(source).path, &aligned("s", 8));
+    let page = |all| {
+        let page = straddle::report::types::page(&report, false, all);
+        let (mut table, mut markdown) = (Vec::new(), Vec::new());
+        straddle::report::table::write(&page, &mut table).unwrap();
+        straddle::report::markdown::write(&page, &mut markdown).unwrap();
+        (String::from_utf8(table).unwrap(), String::from_utf8(markdown).unwrap())
+    };
+    let (short, markdown) = page(false);
+    let row = |text: &str, member: &str| {
+        let words = |l: &str| l.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+        text.lines().map(words).find(|w| w.iter().take(4).any(|w| w == member)).unwrap_or_default().join(" ")
+    };
+    assert!(
+        short.contains("struct s: 48 bytes on 1 line, needs alignment 8; assumed: objects begin at any multiple of")
+    );
+    assert_eq!(row(&short, "(hole)"), "1 7 (hole)");
+    assert_eq!(row(&short, "users"), "0 8 8 users atomic64_t atomic n (5 of 8)");
+    assert!(short.contains("n: 4 at 0, 4 at 8, 4 at 16, 2+2 at 24, 4 at 32"), "{short}");
+    assert_eq!(row(&short, "in.a"), "0 16 8 in.a long int users (7 of 8), n (6 of 8)");
+    // What is inside an atomic is its own affair.
+    assert_eq!(
+        (row(&short, "users.counter"), row(&page(true).0, "users.counter").as_str()),
+        (String::new(), "0 8 8 users.counter long int")
+    );
+    assert!(markdown.contains("| 0 | 8 | 8 | users | atomic64\\_t |"), "{markdown}");
 }
 
 /// The order that is suggested is one that the compiler lays out so, and touches nothing that stands there on purpose.

@@ -123,6 +123,46 @@ fn every_cell_runs_once_a_round_beside_its_neighbours_in_random_order() {
     assert_eq!(orders, (0..orders.len() as u64).collect::<Vec<_>>());
 }
 
+/// Neighbours have one worker count, and what waiting is usual with one says nothing of the other.
+#[test]
+fn a_sweep_runs_every_cell_with_each_worker_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let header = Header { workers: vec![1, 8], also: vec![wall().metric()], ..header() };
+    let writer = RecordWriter::create(&dir.path().join("r.jsonl"), &header, Existing::Replace).unwrap();
+    let answer = |_: usize, job: &Job| {
+        let mut run = result(0.1 / f64::from(job.workers.unwrap()));
+        // No CPU of the two is anybody else's.
+        run.user *= 2.0;
+        run.outside.waited = Some(if job.workers == Some(8) { 0.4 * run.wall } else { 0.0 });
+        if job.workers == Some(8) && job.binary == Path::new("Layout2P0") {
+            run.end = End::Exited(3);
+        }
+        run
+    };
+    let user = MetricSpec::parse("user", Better::Lower).unwrap();
+    let metrics = Metrics { decides: wall(), also: vec![user] };
+    let mut c = Campaign::new(Fake::new(answer), writer, header, metrics, 1, Duration::from_secs(1));
+    c.rounds(&plan(), 0..6, &StopToken::new(None), &mut |_| {}).unwrap();
+    let samples = &c.record().samples;
+    let cells: usize = plan().iter().map(|g| g.cells.len()).sum();
+    assert_eq!(samples.iter().filter(|s| s.round == 0).count(), 2 * cells);
+    let stretches = samples.chunk_by(|a, b| (a.group, a.number, a.workers) == (b.group, b.number, b.workers));
+    assert_eq!(stretches.filter(|s| s[0].round == 0).count(), 2 * plan().len(), "neighbours stand side by side");
+    assert!(samples.iter().all(|s| !s.contaminated), "eight workers always wait so long");
+    let ok = samples.iter().filter(|s| s.outcome == Outcome::Ok);
+    assert!(
+        ok.clone()
+            .all(|s| s.also == [s.value.map(|v| 2.0 * v)] && s.value == Some(0.1 / f64::from(s.workers.unwrap())))
+    );
+    // The pair that never runs with eight workers still does with one.
+    let [retired] = c.retired() else { panic!("{:?}", c.retired()) };
+    assert_eq!((retired.number, retired.workers), (2, Some(8)));
+    let of = |workers| {
+        samples.iter().filter(|s| (s.group, s.number, s.workers) == (Group::Layout, 2, Some(workers))).count()
+    };
+    assert_eq!([of(1), of(8)], [12, 6]);
+}
+
 #[test]
 fn the_order_follows_from_seed_and_round() {
     let dir = tempfile::tempdir().unwrap();

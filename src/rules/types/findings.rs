@@ -46,9 +46,9 @@ fn subject(place: &Place<'_, '_>, field: &Field<'_>) -> Subject {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Why {
     Both,
-    /// Of another struct: who uses the one need not know the other.
+    /// Outside the struct that the contended one stands in: who uses the one need not know the other.
     Embedded,
-    /// Of the same struct: it may be what the lock guards.
+    /// Of the same struct, or held by it: it may be what the lock guards.
     Beside,
 }
 
@@ -72,7 +72,7 @@ fn sharing(place: &Place<'_, '_>, marks: &[Mark], pieces: &[usize], found: &mut 
             let why = match mark.piece {
                 Some(_) if at < piece => continue,
                 Some(_) => Why::Both,
-                None if holder(place, at) == holder(place, piece) => Why::Beside,
+                None if holder(place, piece).is_none_or(|holder| place.rows.within(at, holder)) => Why::Beside,
                 None => Why::Embedded,
             };
             let share = meeting(own, other, place.step, place.line);
@@ -121,7 +121,7 @@ fn shared(place: &Place<'_, '_>, marks: &[Mark], piece: usize, met: &[(Why, usiz
     let at = if always { String::new() } else { format!(" at {} of {} bases", share.at, share.of) };
     let word = match why {
         Why::Both => "are both contended, and on one line",
-        Why::Embedded => "is of another struct, and on its line",
+        Why::Embedded => "is outside its struct, and on its line",
         Why::Beside => "is on its line",
     };
     let advice = match why {

@@ -7,7 +7,7 @@ mod reorder;
 mod suggest;
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 
 use serde::Serialize;
@@ -16,8 +16,8 @@ use super::names::glob;
 use super::{Allow, Names, natural_scalar};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Sensitivity, Severity};
-use crate::image::{Facts, Image};
-use crate::types::{Contention, Kind, Rows, TypeId, TypeTable, Types};
+use crate::image::{Facts, Image, TypesFrom};
+use crate::types::{Contention, Definition, Kind, Rows, TypeId, TypeTable, Types};
 use crate::units::{Addr, Align, LineSize, Phase, Span};
 
 pub use members::{Hole, Meets, MemberView, Occupancy};
@@ -40,6 +40,33 @@ pub struct TypeAsk<'a> {
     pub align: Option<Align>,
     pub hot: Option<&'a Names>,
     pub allow: &'a [Allow],
+}
+
+impl<'a> TypeAsk<'a> {
+    /// The type, and the path to a member in it.
+    fn parts(&self) -> (Option<&'a str>, Option<&'a str>) {
+        match self.name.and_then(|n| n.split_once('.')) {
+            Some((name, path)) => (Some(name), Some(path)),
+            None => (self.name, None),
+        }
+    }
+
+    /// Whether a type of this name is asked for.
+    #[must_use]
+    pub fn wants(&self, name: &str) -> bool {
+        match self.parts().0 {
+            Some(pattern) if pattern.contains(['*', '?']) => glob(pattern, name),
+            Some(exact) => exact == name,
+            None => true,
+        }
+    }
+
+    /// Whether a type of this name may have been meant.
+    #[must_use]
+    pub fn near(&self, name: &str) -> bool {
+        let stem = self.name.and_then(|n| n.split(['.', '*', '?', '[']).next()).unwrap_or_default();
+        !stem.is_empty() && name.contains(stem)
+    }
 }
 
 /// `straddle.type/1`.
@@ -102,16 +129,21 @@ pub struct Base {
 /// Types that are looked at: ten times what a kernel has.
 const MOST: usize = 1 << 20;
 
+/// Members of all types together. All 9,000 of a kernel have a few hundred thousand.
+const MOST_ROWS: usize = 1 << 22;
+
 /// Lays types on lines.
 ///
 /// # Errors
 /// When the image has no types, or none of that name.
+///
+/// `types`: read by name, of those that are asked for ([`TypeAsk::wants`]).
 pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<TypeReport> {
     let doing = || match ask.name {
         Some(name) => format!("looking for the type `{name}` in {}", image.path),
         None => format!("reading the types of {}", image.path),
     };
-    if types.table.is_empty() {
+    if types.from.is_none() {
         let error = Error::input(doing(), "it has no type information");
         return Err(error.hint("build it with -g, or --btf FILE"));
     }
@@ -120,42 +152,17 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
         let problem = format!("no base has phase {at}: two lines are {} bytes", 2 * line.bytes());
         return Err(Error::input(doing(), problem).hint("--at 0"));
     }
-    let (pattern, path) = match ask.name.and_then(|n| n.split_once('.')) {
-        Some((name, path)) => (Some(name), Some(path)),
-        None => (ask.name, None),
-    };
+    let (_, path) = ask.parts();
     let wanted = Wanted { line, ask, path, scalar: natural_scalar(image), word: allocator(image) };
     let mut skipped: BTreeMap<String, u64> = types.skipped.iter().map(|(r, n)| ((*r).to_string(), *n)).collect();
-    let mut views: Vec<TypeView> = Vec::new();
-    let mut seen: HashSet<u64> = HashSet::new();
-    let mut copies: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut shapes: Vec<u64> = Vec::new();
-    for (id, name) in candidates(&types.table, pattern).take(MOST) {
-        if ask.hot.is_some_and(|hot| !hot.matches(name)) {
-            continue;
-        }
-        let rows = types.table.rows(id);
-        let shape = shape(&types.table, id, name, &rows);
-        *copies.entry(shape).or_insert(0) += 1;
-        if !seen.insert(shape) {
-            continue;
-        }
-        if rows.cut {
-            *skipped.entry("types with more members than are read".to_string()).or_insert(0) += 1;
-        }
-        let Some(view) = wanted.view(&types.table, id, name, &rows, &mut skipped) else { continue };
-        if ask.name.is_some() || !view.findings.is_empty() {
-            views.push(view);
-            shapes.push(shape);
-        }
+    let (mut views, any) = wanted.views(types, &mut skipped);
+    if ask.name.is_some() && views.is_empty() {
+        return Err(not_found(&types.definitions, &doing(), ask, path.is_some() && any));
     }
-    for (view, shape) in views.iter_mut().zip(&shapes) {
-        view.copies = copies.get(shape).copied().unwrap_or(1);
+    let mut problems: Vec<String> = if ask.line.is_none() { image.line_problem() } else { None }.into_iter().collect();
+    if types.from == Some(TypesFrom::Btf) {
+        problems.push("BTF does not say what alignment the source asks for: it is taken from the members alone".into());
     }
-    if let Some(name) = ask.name.filter(|_| views.is_empty()) {
-        return Err(not_found(&types.table, &doing(), name, path.is_some() && !seen.is_empty()));
-    }
-    let problems = if ask.line.is_none() { image.line_problem() } else { None }.into_iter().collect();
     if ask.name.is_none() {
         let worst = |v: &TypeView| v.findings.first().map_or(Severity::Info, |f| f.severity);
         views.sort_by_key(|v| (v.contended.is_none(), worst(v), std::cmp::Reverse(v.findings.len()), v.name.clone()));
@@ -172,27 +179,6 @@ fn allocator(image: &Image<'_>) -> u64 {
     if image.kind.kernel() { 8 } else { 2 * image.class.pointer_size() }
 }
 
-/// Structs and unions, by the name that a user would write: their own, or that of a typedef. With a pattern, those that
-/// it matches; a typedef of something that has a name of its own counts only then.
-fn candidates<'t>(table: &'t TypeTable<'_>, pattern: Option<&'t str>) -> impl Iterator<Item = (TypeId, &'t str)> {
-    let wild = pattern.is_some_and(|p| p.contains(['*', '?']));
-    table.iter().filter_map(move |(id, own)| {
-        let name = own.name?;
-        let open = |kind: &Kind<'_>| matches!(kind, Kind::Struct(_) | Kind::Union(_));
-        let alias = matches!(own.kind, Kind::Alias { .. });
-        let fits = match pattern {
-            Some(pattern) if wild => glob(pattern, name),
-            Some(exact) => exact == name,
-            None => true,
-        };
-        let bare = if fits && alias { table.bare(id) } else { None };
-        let named_itself = bare.is_some_and(|b| b.name.is_some());
-        let is_it = if alias { bare.is_some_and(|b| open(&b.kind)) } else { open(&own.kind) };
-        let once = !named_itself || (!wild && pattern.is_some());
-        (fits && is_it && once).then_some((id, name))
-    })
-}
-
 /// Two definitions with one shape are one: the same name and the same members of the same names, types and places.
 fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -205,13 +191,11 @@ fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 
     hasher.finish()
 }
 
-fn not_found(table: &TypeTable<'_>, doing: &str, name: &str, no_member: bool) -> Error {
+fn not_found(known: &[Definition<'_>], doing: &str, ask: &TypeAsk<'_>, no_member: bool) -> Error {
     if no_member {
         return Error::input(doing, "the type has no such member or element").hint("the type's name alone lists them");
     }
-    let stem = name.split(['.', '*', '?', '[']).next().unwrap_or_default();
-    let mut near: Vec<&str> =
-        candidates(table, None).map(|(_, n)| n).filter(|n| !stem.is_empty() && n.contains(stem)).collect();
+    let mut near: Vec<&str> = known.iter().map(|d| d.name.as_str()).filter(|name| ask.near(name)).collect();
     near.sort_unstable_by_key(|n| (n.len(), *n));
     near.dedup();
     near.truncate(3);
@@ -254,14 +238,51 @@ impl Place<'_, '_> {
 }
 
 impl Wanted<'_> {
+    /// Those that are asked for, each shape once, and whether there is any.
+    fn views(&self, types: &Types<'_>, skipped: &mut BTreeMap<String, u64>) -> (Vec<TypeView>, bool) {
+        let ask = self.ask;
+        let mut views: Vec<TypeView> = Vec::new();
+        let mut seen: HashMap<u64, Option<usize>> = HashMap::new();
+        let mut left = MOST_ROWS;
+        for definition in types.definitions.iter().take(MOST) {
+            let (id, name) = (definition.type_id, definition.name.as_str());
+            let own = types.table.get(id).and_then(|t| t.name);
+            let named = ask.wants(name) || own.is_some_and(|own| ask.wants(own));
+            if !named || ask.hot.is_some_and(|hot| !hot.matches(name)) {
+                continue;
+            }
+            if left == 0 {
+                *skipped.entry("types left out: together they have too many members".to_string()).or_insert(0) += 1;
+                continue;
+            }
+            let rows = types.table.rows(id);
+            left = left.saturating_sub(rows.list.len());
+            let shape = shape(&types.table, id, name, &rows);
+            if let Some(at) = seen.get(&shape) {
+                if let Some(view) = at.and_then(|at| views.get_mut(at)) {
+                    view.copies += definition.copies;
+                }
+                continue;
+            }
+            if rows.cut {
+                *skipped.entry("types with more members than are read".to_string()).or_insert(0) += 1;
+            }
+            let view = self.view(&types.table, definition, &rows, skipped);
+            let view = view.filter(|v| ask.name.is_some() || !v.findings.is_empty());
+            seen.insert(shape, view.is_some().then_some(views.len()));
+            views.extend(view);
+        }
+        (views, !seen.is_empty())
+    }
+
     fn view(
         &self,
         table: &TypeTable<'_>,
-        id: TypeId,
-        name: &str,
+        definition: &Definition<'_>,
         rows: &Rows<'_>,
         skipped: &mut BTreeMap<String, u64>,
     ) -> Option<TypeView> {
+        let (id, name) = (definition.type_id, definition.name.as_str());
         let size = table.size(id)?;
         let align = table.natural_align(id, self.scalar);
         let step = self.ask.align.map_or(self.word, Align::bytes).max(align);
@@ -300,16 +321,17 @@ impl Wanted<'_> {
         }
         let whole = place.span(0, size);
         let lines = whole.lines(self.line);
-        let (holes, padding) = members::holes(&place, size);
+        // Beside one member they are nobody's question.
+        let (holes, padding) = if self.path.is_some() { (None, 0) } else { members::holes(&place, size) };
         Some(TypeView {
             name: name.to_string(),
             kind: if matches!(table.bare(id)?.kind, Kind::Union(_)) { "union" } else { "struct" },
             size,
             align,
-            unit: None,
-            file: None,
-            line: None,
-            copies: 1,
+            unit: definition.unit.map(str::to_string),
+            file: definition.file.map(|file| file.to_string()),
+            line: definition.line,
+            copies: definition.copies,
             base,
             lines: lines.end() - lines.start() + 1,
             contended: table.contention(id),

@@ -74,7 +74,8 @@ fn blocks(place: &Place<'_, '_>, members: &[&Member<'_>], scalar: u64) -> Option
         let last = at + 1 == members.len();
         let size = match table.member_size(member) {
             Some(size) => size,
-            None if last => 0,
+            // Of a flexible array, and of a marker in some compilers' words.
+            None if last || group_begun(name).is_some() || group_ended(name).is_some() => 0,
             None => return None,
         };
         let end = member.offset.checked_add(size)?;

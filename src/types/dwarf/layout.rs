@@ -34,10 +34,15 @@ impl<'b, 'd> Builder<'b, 'd> {
         if let Some(id) = self.ids.get(&at) {
             return Some(*id);
         }
-        let id = TypeId(u32::try_from(self.list.len()).ok()?);
+        let id = self.add(unknown())?;
         self.ids.insert(at, id);
-        self.list.push(unknown());
         self.open.push((id, at));
+        Some(id)
+    }
+
+    fn add(&mut self, own: Type<'d>) -> Option<TypeId> {
+        let id = TypeId(u32::try_from(self.list.len()).ok()?);
+        self.list.push(own);
         Some(id)
     }
 
@@ -99,9 +104,9 @@ impl<'b, 'd> Builder<'b, 'd> {
             | gimli::DW_TAG_rvalue_reference_type
             | gimli::DW_TAG_ptr_to_member_type => Some(Kind::Pointer { to: self.pointed(at.unit, entry) }),
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_interface_type => {
-                Some(Kind::Struct(self.members(at)))
+                Some(Kind::Struct(self.members(at, number(entry, gimli::DW_AT_byte_size))))
             }
-            gimli::DW_TAG_union_type => Some(Kind::Union(self.members(at))),
+            gimli::DW_TAG_union_type => Some(Kind::Union(self.members(at, None))),
             // A vector is one value.
             gimli::DW_TAG_array_type if entry.has_attr(gimli::DW_AT_GNU_vector) => Some(Kind::Base),
             gimli::DW_TAG_array_type => self.array(at, entry),
@@ -138,13 +143,35 @@ impl<'b, 'd> Builder<'b, 'd> {
         Some(self.scope(at).map_or(Cow::Borrowed(name), |scope| Cow::Owned(format!("{scope}::{name}"))))
     }
 
-    /// Members that take bytes: no static ones, no variants of an enum with fields, whose place depends on the value.
-    fn members(&mut self, at: At) -> Vec<Member<'d>> {
+    /// Members that take bytes: no static ones. The variants of a Rust enum are an anonymous union.
+    fn members(&mut self, at: At, size: Option<u64>) -> Vec<Member<'d>> {
         let mut members = Vec::new();
-        self.children(at, &[gimli::DW_TAG_member, gimli::DW_TAG_inheritance], |builder, entry| {
-            members.extend(builder.member(at.unit, entry));
+        let tags = [gimli::DW_TAG_member, gimli::DW_TAG_inheritance, gimli::DW_TAG_variant_part];
+        self.children(at, &tags, |builder, entry| {
+            members.extend(match entry.tag() {
+                gimli::DW_TAG_variant_part => builder.variants(At { unit: at.unit, offset: entry.offset() }, size),
+                _ => builder.member(at.unit, entry),
+            });
         });
         members
+    }
+
+    /// Each variant by its name, and the tag that says which it is. Where the tag is a value that a field cannot have, it
+    /// lies in that field.
+    fn variants(&mut self, part: At, size: Option<u64>) -> Option<Member<'d>> {
+        let mut members = Vec::new();
+        self.children(part, &[gimli::DW_TAG_member, gimli::DW_TAG_variant], |builder, entry| {
+            if entry.tag() == gimli::DW_TAG_member {
+                let tag = builder.member(part.unit, entry);
+                return members.extend(tag.map(|tag| Member { name: tag.name.or(Some("{tag}")), ..tag }));
+            }
+            let variant = At { unit: part.unit, offset: entry.offset() };
+            builder.children(variant, &[gimli::DW_TAG_member], |builder, entry| {
+                members.extend(builder.member(part.unit, entry));
+            });
+        });
+        let type_id = self.add(Type { size, kind: Kind::Union(members), ..unknown() })?;
+        Some(Member { name: None, offset: 0, align: None, bits: None, type_id })
     }
 
     fn member(&mut self, unit: u32, entry: &Entry<'d>) -> Option<Member<'d>> {

@@ -20,6 +20,19 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 pub(super) struct Stands(Vec<(u64, u32)>);
 
+impl Places {
+    /// From the sections of one file to those of another; what has none there is no place.
+    pub(super) fn renumber(&mut self, sections: &[Option<u32>]) {
+        for stands in [&mut self.info, &mut self.addresses] {
+            stands.0.retain_mut(|(_, section)| {
+                let there = sections.get(*section as usize).copied().flatten();
+                *section = there.unwrap_or(*section);
+                there.is_some()
+            });
+        }
+    }
+}
+
 impl Stands {
     pub(super) fn section(&self, offset: u64) -> Option<u32> {
         let at = self.0.binary_search_by_key(&offset, |(at, _)| *at).ok()?;

@@ -53,8 +53,7 @@ impl<'a> DebugSections<'a> {
     /// `None` when the image has no debug information of its own.
     #[must_use]
     pub fn of(image: &Image<'a>) -> Option<DebugSections<'a>> {
-        let named = |s: &str| matches!(s, ".debug_info" | ".zdebug_info");
-        if !image.sections.iter().any(|s| named(&s.name) && s.bytes.is_some()) {
+        if !DebugSections::present(image) {
             return None;
         }
         let mut skipped = Skipped::new();
@@ -62,6 +61,21 @@ impl<'a> DebugSections<'a> {
         let endian = if image.big_endian { RunTimeEndian::Big } else { RunTimeEndian::Little };
         let (split, packages) = (Vec::new(), Vec::new());
         Some(DebugSections { endian, main, supplement: None, split, packages, skipped })
+    }
+
+    /// Of the file that an image's debug information was moved to.
+    #[must_use]
+    pub fn of_debug_file(image: &Image<'_>, debug: &Image<'a>) -> Option<DebugSections<'a>> {
+        let mut sections = DebugSections::of(debug)?;
+        if let Some(places) = &mut sections.main.places {
+            places.renumber(&image.sections_of(debug));
+        }
+        Some(sections)
+    }
+
+    #[must_use]
+    pub fn present(image: &Image<'_>) -> bool {
+        image.sections.iter().any(|s| matches!(s.name.as_ref(), ".debug_info" | ".zdebug_info") && s.bytes.is_some())
     }
 
     /// Adds the file that [`Image::supplement`] names.

@@ -131,6 +131,9 @@ impl<'d> Dwarf<'d> {
 
     /// The files that hold the other halves of split units, each once, with the folder that its name counts from.
     pub(super) fn split_units(sections: &'d DebugSections<'_>) -> Vec<(Option<&'d str>, &'d str)> {
+        if !Dwarf::may_be_split(sections) {
+            return Vec::new();
+        }
         let dwarf = Dwarf::main(sections, &mut Skipped::new());
         let mut all: Vec<_> = (0..)
             .zip(&dwarf.units)
@@ -143,6 +146,16 @@ impl<'d> Dwarf<'d> {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Told without the abbreviations, which take as much memory as all the rest: DWARF 5 says it in a unit's header, and
+    /// before, an abbreviation has `DW_AT_GNU_dwo_name`, a number of two bytes.
+    fn may_be_split(sections: &'d DebugSections<'_>) -> bool {
+        let info = EndianSlice::new(&sections.main.info, sections.endian);
+        let mut headers = DebugInfo::from(info).units();
+        let skeleton = |h: &UnitHeader<Slice<'d>>| matches!(h.type_(), UnitType::Skeleton(_));
+        std::iter::from_fn(|| headers.next().ok().flatten()).any(|h| skeleton(&h))
+            || sections.main.abbreviations.windows(2).any(|bytes| bytes == [0xb0, 0x42])
     }
 
     /// Reads where the units of some parts begin, and what their first entries say.
