@@ -29,6 +29,8 @@ pub(super) struct Own {
     pub(super) at: u64,
     /// The instruction (or its pair) names the address: it is not taken from what a register was seen to hold.
     pub(super) named: bool,
+    /// An object without a size lies there too, and may be meant: no access.
+    pub(super) doubtful: bool,
     pub(super) object: u32,
     pub(super) reach: Reach,
 }
@@ -312,9 +314,6 @@ impl Walk<'_, '_, '_> {
     }
 
     fn mention(&mut self, place: Place, loose: bool) {
-        if self.atlas.ambiguous(place) {
-            return;
-        }
         self.own(place, true, 0, Kind::Address, loose);
     }
 
@@ -322,7 +321,8 @@ impl Walk<'_, '_, '_> {
         let Some(found) = &mut self.found else { return };
         let Some((object, offset)) = self.atlas.find(place, indexed) else { return };
         let Ok(offset) = i64::try_from(offset) else { return };
-        found.own.push(Own { at: self.at, named, object, reach: Reach { offset, width, kind, indexed } });
+        let doubtful = kind == Kind::Address && self.atlas.ambiguous(place);
+        found.own.push(Own { at: self.at, named, doubtful, object, reach: Reach { offset, width, kind, indexed } });
     }
 
     /// What the argument registers hold at a call. More of them may hold an address than the callee has arguments: what
@@ -333,9 +333,7 @@ impl Walk<'_, '_, '_> {
             let value = state.get(register);
             let Some(callee) = callee else {
                 let fresh = state.1 >> register & 1 == 0;
-                if let (Value::Fixed { place, loose }, true) = (value, fresh)
-                    && !self.atlas.ambiguous(place)
-                {
+                if let (Value::Fixed { place, loose }, true) = (value, fresh) {
                     self.own(place, false, 0, Kind::Address, loose);
                 }
                 continue;

@@ -50,7 +50,8 @@ impl Handed {
 
     /// The accesses of one function: its own, and those of the functions that it hands an address to.
     pub(super) fn accesses<'f>(&'f self, function: u32, found: &'f Found) -> impl Iterator<Item = Access> + 'f {
-        let own = found.own.iter().filter_map(move |own| access(own.object, 0, own.reach, function, None));
+        let own = found.own.iter().filter(|own| !own.doubtful);
+        let own = own.filter_map(move |own| access(own.object, 0, own.reach, function, None));
         let handed = found.passed.iter().flat_map(move |passed| self.through(function, passed));
         own.chain(handed)
     }

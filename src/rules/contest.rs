@@ -9,12 +9,14 @@ use super::Seen;
 use crate::finding::{Severity, Subject, Use};
 use crate::heat::{Kind, Users};
 use crate::types::Contention;
-use crate::units::Span;
+use crate::units::{Addr, Span};
 
 /// Something on a line.
 pub(super) struct Piece {
     pub(super) subject: Subject,
     pub(super) index: u32,
+    /// Its bytes on the line.
+    pub(super) span: Span,
     pub(super) users: Users,
     pub(super) how: Option<Contention>,
 }
@@ -44,7 +46,8 @@ impl Piece {
         let to = subject.address.0.saturating_add(subject.size).min(number.saturating_add(1).saturating_mul(line));
         let bytes = from.checked_sub(start)?..to.checked_sub(start)?;
         let users = seen.heat.users(index, bytes, subject.size <= line);
-        Some(Piece { subject, index, users, how })
+        let span = Span { start: Addr(from), size: to.saturating_sub(from) };
+        Some(Piece { subject, index, span, users, how })
     }
 
     fn strong(&self) -> bool {

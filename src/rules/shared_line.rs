@@ -6,11 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::contest::{self, Piece};
 use super::{Ranked, Seen};
-use crate::finding::{Evidence, Finding, Severity, Subject};
+use crate::finding::{Evidence, Finding, Severity};
 use crate::image::Sizes;
 use crate::objects::{Object, Space, contended_by_name, pad_by_name};
 use crate::types::Contention;
-use crate::units::Span;
 
 /// An object on a line, and what is contended in its bytes there.
 struct On<'s, 'i> {
@@ -90,12 +89,11 @@ fn decoded(seen: &Seen<'_, '_>, on: &[On<'_, '_>], number: u64) -> Option<Ranked
         let before = (line - u64::from(written.subject.phase.0)) % line;
         let advice = format!("{}: aligned({line}) on {} and on what follows", contest.told(seen), written.subject.name);
         let told = std::iter::once(written).chain(contest.others.iter().take(3).map(|(o, _)| *o));
-        let span = |s: &Subject| Span { start: s.address, size: s.size };
         let finding = Finding {
             others: contest.all_others(),
             advice,
             cost_bytes: Some(before + seen.rest_of_line(written.subject.size)),
-            accesses: told.flat_map(|p| seen.uses(p.index, span(&p.subject))).collect(),
+            accesses: told.flat_map(|p| seen.uses(p.index, p.span)).collect(),
             ..Finding::about(rule, contest.severity(), Evidence::Decoded, written.subject.clone())
         };
         return Some(Ranked { index: written.index, weight: contest.weight(), finding });

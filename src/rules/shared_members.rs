@@ -59,7 +59,6 @@ fn finding(seen: &Seen<'_, '_>, index: u32, pieces: &[Piece]) -> Option<Ranked> 
     let rule = if contest.read_mostly() { "write-beside-read" } else { "shared-line" };
     // Beside its lock lies what it guards, and to keep them together is a choice.
     let severity = contest.severity().max(Severity::Low);
-    let span = |piece: &Piece| Span { start: piece.subject.address, size: piece.subject.size };
     let told = std::iter::once(written).chain(contest.others.iter().take(3).map(|(o, _)| *o));
     let advice = format!(
         "{}: {} at least {line} bytes away from it, where nothing else is written",
@@ -69,7 +68,7 @@ fn finding(seen: &Seen<'_, '_>, index: u32, pieces: &[Piece]) -> Option<Ranked> 
     let finding = Finding {
         others: contest.all_others(),
         advice,
-        accesses: told.flat_map(|p| seen.uses(index, span(p))).collect(),
+        accesses: told.flat_map(|p| seen.uses(index, p.span)).collect(),
         ..Finding::about(rule, severity, Evidence::Decoded, written.subject.clone())
     };
     Some(Ranked { index, weight: contest.weight(), finding })

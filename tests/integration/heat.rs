@@ -244,7 +244,7 @@ fn instructions_tell_what_relocations_tell_of_a_named_image() {
     let Some(path) = std::env::var_os("STRADDLE_HEAT_IMAGE") else { return };
     let (all, agreed, why) = against_relocations(Path::new(&path));
     println!("{agreed} of {all} references agree; others: {why:#?}");
-    assert!(all > 0 && agreed * 1000 >= all * 990, "{agreed} of {all}");
+    assert!(all > 0 && agreed * 1000 >= all * 995, "{agreed} of {all}");
 }
 
 /// Objects in the order of the source.
