@@ -14,8 +14,8 @@ real  triages of real programs whose truth is known, one at a time; nothing else
         aa        Lua against Lua with 24 bytes that nothing reads, 59 times: no code effect
         spin      Lua with a loop that costs 5, 2 and 1 %, 10 times each
         fixtures  the first link order of six of fixtures/, 20 times each
-      Each triage has a seed of its own. Those that stand in programs/calibration/real.tsv are not run again: a run that
-      was cut goes on, and removing the file starts anew. STRADDLE names another binary of straddle.
+      Each triage has a seed of its own. Those that stand in docs/calibration-real.tsv are not run again: a run that was
+      cut goes on, and removing the file starts anew. STRADDLE names another binary of straddle.
 Both write tables into docs/calibration.md and leave the rest of it.
 END
 }
@@ -43,7 +43,7 @@ table() { # TEST: what it prints between BEGIN and END
 # Real runs. A row of the log: what, seed, verdict, why it is inconclusive, code effect with its interval in percent, runs,
 # seconds of the whole triage.
 real=$PWD/programs/calibration
-log=$real/real.tsv
+log=$PWD/docs/calibration-real.tsv
 
 # WHAT SEED ARGUMENT…: one triage, unless the log has it.
 once() {

@@ -134,7 +134,7 @@ fuzz() {
     local target
     seeds
     for target in $(cd tests/fuzz && sed -n 's/^name = "\(.*\)"/\1/p' Cargo.toml | grep -v '^straddle'); do
-        cargo fuzz run -s none --fuzz-dir tests/fuzz "$target" -- -max_total_time=12 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
+        cargo fuzz run -s none --fuzz-dir tests/fuzz "$target" -- -max_total_time=7 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
     done
 }
 
