@@ -78,6 +78,8 @@ seeds() {
     ! command -v clang >/dev/null || { printf '\0'; clang -target bpfeb -g -xc -c - -o - <<<"${typed/_Atomic/const}"; } >"$at/btf/bpfeb"
     gcc -O1 -fPIC -shared -nostdlib fixtures/common/table.c -o "$at/elf/shared"
     "${cc[@]}" -m32 -xc -c - -o "$at/elf/object32" <<<"$c"
+    aarch64-linux-gnu-gcc -O2 -xc -c - -o "$at/elf/arm64" <<<"$c"
+    gcc -O2 -nostdlib -static -Wl,-e,f,--emit-relocs -xc - -o "$at/elf/relocs" <<<"$c"
     "${cc[@]}" -xc -c - -o "$at/object/object" <<<"$c"
     rm -f "$at/object/archive"
     ar rcs "$at/object/archive" "$at/object/object"
