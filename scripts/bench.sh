@@ -5,12 +5,15 @@ set -euo pipefail
 usage() {
     cat <<'END'
 usage: scripts/bench.sh scan [IMAGE]
+       scripts/bench.sh heat [IMAGE]
        scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
        scripts/bench.sh measure
 
 scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: the vmlinux that scripts/kernels.sh
           fetched): wall time and peak memory, the best of five.
+heat      decoding all code of IMAGE (`straddle scan --types none`, which does little else) beside `objdump -d`; and, where
+          the linker kept relocations of code, how many of the references that they tell instructions alone tell too.
 image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
           pahole, DWARF and pahole, with one thread and with two. Commands take turns, and the best of three counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
@@ -45,6 +48,19 @@ scan() {
     for other in "nm -S" "readelf -SWs"; do
         best $other "$image" | awk -v name="$other" -v ours="${ours% *}" '{ printf "| %s | %s | %s | %.1f |\n", name, $1, $2, $1 / ours }'
     done
+}
+
+heat() {
+    local image=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
+    local ours
+    ours=$(best "$straddle" scan --types none "$image")
+    echo "| command | seconds | MiB | time against straddle |"
+    echo "|---|--:|--:|--:|"
+    echo "| straddle scan --types none | ${ours/ / | } | 1 |"
+    best objdump -d "$image" | awk -v ours="${ours% *}" '{ printf "| objdump -d | %s | %s | %.1f |\n\n", $1, $2, $1 / ours }'
+    ! readelf -SW "$image" | grep -q '[.]rela[.]text' || STRADDLE_HEAT_IMAGE=$(realpath "$image") \
+        cargo test --release --quiet --test integration -- --nocapture of_a_named_image | sed -n '/agree/,/^}/p'
 }
 
 # Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.
@@ -168,7 +184,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | image | variants | measure) "$@" ;;
+scan | heat | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

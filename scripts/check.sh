@@ -26,7 +26,8 @@ part() { # NAME COMMAND…
 }
 
 # Debian package, and the command or file that shows it is there.
-needed=(gcc:gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold clang:clang dwarves:pahole dwz:dwz git:git cmake:cmake
+needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold
+    clang:clang dwarves:pahole dwz:dwz git:git cmake:cmake
     xz-utils:xz lz4:lz4 zstd:zstd lzop:lzop bzip2:bzip2 libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {
@@ -78,6 +79,8 @@ seeds() {
     ! command -v clang >/dev/null || { printf '\0'; clang -target bpfeb -g -xc -c - -o - <<<"${typed/_Atomic/const}"; } >"$at/btf/bpfeb"
     gcc -O1 -fPIC -shared -nostdlib fixtures/common/table.c -o "$at/elf/shared"
     "${cc[@]}" -m32 -xc -c - -o "$at/elf/object32" <<<"$c"
+    aarch64-linux-gnu-gcc -O2 -xc -c - -o "$at/elf/arm64" <<<"$c"
+    gcc -O2 -nostdlib -static -Wl,-e,f,--emit-relocs -xc - -o "$at/elf/relocs" <<<"$c"
     "${cc[@]}" -xc -c - -o "$at/object/object" <<<"$c"
     rm -f "$at/object/archive"
     ar rcs "$at/object/archive" "$at/object/object"

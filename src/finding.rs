@@ -90,6 +90,24 @@ pub struct Alternative {
     pub cost_bytes: u64,
 }
 
+/// One of the accesses that a finding stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Use {
+    pub object: String,
+    /// In the object, in bytes.
+    pub offset: u64,
+    /// In bytes; 0 is unknown.
+    pub width: u32,
+    /// `read`, `write`, `read-write` or `atomic`.
+    pub kind: &'static str,
+    pub function: String,
+    /// The function that is handed the address and makes the access.
+    pub through: Option<String>,
+    pub evidence: Evidence,
+    /// Instructions where decoded.
+    pub count: u32,
+}
+
 /// One thing worth a look, with its evidence and what to do. JSON as in `straddle.scan/1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
@@ -108,6 +126,8 @@ pub struct Finding {
     pub alternatives: Vec<Alternative>,
     /// `null`: its place does not depend on what is upstream, or is not known.
     pub sensitivity: Option<Sensitivity>,
+    /// Some of the accesses that it stands on, the strongest first; empty where none is known.
+    pub accesses: Vec<Use>,
 }
 
 impl Finding {
@@ -126,6 +146,7 @@ impl Finding {
             cost_bytes: None,
             alternatives: Vec::new(),
             sensitivity: None,
+            accesses: Vec::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Two rivers, one mouth:
 //!
 //! ```text
-//! static   path ─▶ Image ─▶ Objects, Types ─▶ Lines ─▶ Findings ───────────────────────┐
+//! static   path ─▶ Image ─▶ Objects, Types, Heat ─▶ Lines ─▶ Findings ─────────────────┐
 //!                              └──────── two of them ─▶ Diff ─▶ Suspects ──────────────┤
 //!                                                                                      ├─▶ Report
 //! dynamic  build ─▶ Capture ─▶ Plan ─▶ Variants ─▶ Record ─▶ Estimates ─▶ Verdict ─────┘
@@ -24,6 +24,7 @@ pub mod image;
 pub mod objects;
 pub mod types;
 
+pub mod heat;
 pub mod layout;
 
 pub mod diff;

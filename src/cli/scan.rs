@@ -44,7 +44,7 @@ pub struct ViewArgs {
     #[command(flatten)]
     pub types: TypesArgs,
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    #[arg(help = "Threads that read debug information [default: one a CPU]")]
+    #[arg(help = "Threads that read debug information and code [default: one a CPU]")]
     pub jobs: Option<u16>,
     #[arg(long, value_name = "FILE", help = "What is allowed on purpose (default: straddle.toml, where there is one)")]
     pub rules: Option<PathBuf>,
@@ -78,8 +78,8 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let source = Source::open(&args.image)?;
     let mut image = source.image()?;
     let types = files.source(&mut image)?;
-    let types = pool(args.view.jobs)?.install(|| types.read(&image))?;
-    let mut scan = rules::scan(&image, Some(&types), &ask).map_err(|e| files.explain(e))?;
+    let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
+    let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
     args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
     Ok(Exit::Done)

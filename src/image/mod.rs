@@ -311,7 +311,13 @@ impl<'a> Image<'a> {
     /// The fields that the linker or the loader fills in, in loaded sections. Empty when none were kept.
     #[must_use]
     pub fn relocations(&self) -> Relocations<'a> {
-        reloc::read(self)
+        reloc::read(self, false)
+    }
+
+    /// Those of code, and what the loader fills in: of a kernel, a third of all.
+    #[must_use]
+    pub fn code_relocations(&self) -> Relocations<'a> {
+        reloc::read(self, true)
     }
 
     #[must_use]

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use object::read::elf::{ElfFile, FileHeader, SectionHeader};
 use object::{
-    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationKind, RelocationTarget, elf,
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, Relocation, RelocationFlags, RelocationKind,
+    RelocationTarget, elf,
 };
 
-use super::{Class, Home, Image, SectionKind, SymbolKind, SymbolsFrom};
+use super::{Class, Home, Image, Machine, Section, SectionKind, SymbolKind, SymbolsFrom};
 
 /// One field that holds an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Field<'a> {
     /// In bytes.
     pub width: u64,
     pub target: Target<'a>,
+    /// It leads to the target's entry in the global offset table, not to the target.
+    pub got: bool,
 }
 
 /// What a field refers to.
@@ -57,10 +60,10 @@ impl<'a> Relocations<'a> {
 }
 
 /// A table that cannot be read gives no fields: the comparison then says "undecided", never "equal".
-pub(super) fn read<'a>(image: &Image<'a>) -> Relocations<'a> {
+pub(super) fn read<'a>(image: &Image<'a>, of_code: bool) -> Relocations<'a> {
     let mut relocations = match image.class {
-        Class::Elf32 => of::<elf::FileHeader32<Endianness>>(image),
-        Class::Elf64 => of::<elf::FileHeader64<Endianness>>(image),
+        Class::Elf32 => of::<elf::FileHeader32<Endianness>>(image, of_code),
+        Class::Elf64 => of::<elf::FileHeader64<Endianness>>(image, of_code),
     }
     .unwrap_or_default();
     for fields in relocations.fields.values_mut() {
@@ -70,20 +73,26 @@ pub(super) fn read<'a>(image: &Image<'a>) -> Relocations<'a> {
     relocations
 }
 
-fn of<'a, E: FileHeader<Endian = Endianness>>(image: &Image<'a>) -> Option<Relocations<'a>> {
+fn of<'a, E: FileHeader<Endian = Endianness>>(image: &Image<'a>, of_code: bool) -> Option<Relocations<'a>> {
     let file = ElfFile::<E>::parse(image.bytes()).ok()?;
     let mut out = Relocations::default();
-    kept(image, &file, &mut out);
+    kept(image, &file, of_code, &mut out);
     loader(image, &file, &mut out);
     packed(image, &file, &mut out);
     Some(out)
 }
 
 /// What the assembler wrote and the linker kept.
-fn kept<'a, E: FileHeader<Endian = Endianness>>(image: &Image<'a>, file: &ElfFile<'a, E>, out: &mut Relocations<'a>) {
+fn kept<'a, E: FileHeader<Endian = Endianness>>(
+    image: &Image<'a>,
+    file: &ElfFile<'a, E>,
+    of_code: bool,
+    out: &mut Relocations<'a>,
+) {
     for section in file.sections() {
         let index = section.index().0 as u32;
-        let Some(home) = image.section(index).filter(|s| s.loaded) else { continue };
+        let wanted = |s: &&Section<'_>| s.loaded && (s.executable || !of_code);
+        let Some(home) = image.section(index).filter(wanted) else { continue };
         for (address, relocation) in section.relocations() {
             if relocation.kind() == RelocationKind::None {
                 continue;
@@ -97,8 +106,17 @@ fn kept<'a, E: FileHeader<Endian = Endianness>>(image: &Image<'a>, file: &ElfFil
                 _ => Target::Unknown,
             };
             let width = if width == 0 { 4 } else { width };
-            out.fields.entry(index).or_default().push(Field { address, width, target });
+            let got = through_got(image.machine, &relocation);
+            out.fields.entry(index).or_default().push(Field { address, width, target, got });
         }
+    }
+}
+
+fn through_got(machine: Machine, relocation: &Relocation) -> bool {
+    let aarch64 = |r_type| (307..=313).contains(&r_type);
+    match relocation.flags() {
+        RelocationFlags::Elf { r_type } if machine.0 == elf::EM_AARCH64.0 => aarch64(r_type.0),
+        _ => matches!(relocation.kind(), RelocationKind::Got | RelocationKind::GotRelative),
     }
 }
 
@@ -185,7 +203,7 @@ impl<'i, 'a> Homes<'i, 'a> {
     fn push(&self, out: &mut Relocations<'a>, address: u64, target: Target<'a>) {
         if let Some(section) = self.find(address) {
             let width = self.image.class.pointer_size();
-            out.fields.entry(section).or_default().push(Field { address, width, target });
+            out.fields.entry(section).or_default().push(Field { address, width, target, got: false });
         }
     }
 

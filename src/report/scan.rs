@@ -1,6 +1,6 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
-use crate::finding::{Finding, Sensitivity, Subject};
+use crate::finding::{Evidence, Finding, Sensitivity, Subject};
 use crate::image::{Facts, Sizes, SymbolsFrom, TypesFrom};
 use crate::rules::{LineMap, Scan, SectionCounts};
 
@@ -24,20 +24,17 @@ pub fn page(scan: &Scan, all: bool) -> Page {
         page.blocks.push(Block::Table(findings(scan, all)));
         let shown = if all { scan.findings.len() } else { FINDINGS };
         page.blocks.extend(alternatives(top(&scan.findings, shown).into_iter()));
-        let known = match image.types_from {
-            None => {
-                "Known from symbols only: what is named like a lock or a counter comes first; who reads and writes is \
-                 not known."
-            }
-            Some(TypesFrom::Dwarf) => {
-                "Known from symbols and from types (locks, atomics, what is volatile); who reads and writes is not known."
-            }
-            Some(TypesFrom::Btf) => {
-                "Known from symbols, and from types (of BTF: no alignment, no lines, few variables) in \
-                 shared-elements; who reads and writes is not known."
-            }
+        let types = match image.types_from {
+            None => "from symbols",
+            Some(TypesFrom::Dwarf) => "from symbols and from types (locks, atomics, what is volatile)",
+            Some(TypesFrom::Btf) => "from symbols and types of BTF (no alignment, no lines, few variables)",
         };
-        page.notes.push(known.to_string());
+        let users = if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
+            "who uses what is decoded from code: how often, and on how many CPUs, is not known"
+        } else {
+            "who reads and writes is not known"
+        };
+        page.notes.push(format!("Known {types}; {users}."));
         if scan.findings.iter().any(|f| f.sensitivity.is_some()) {
             page.notes.push(
                 "fragile: at how many of the places that a change upstream in its section can give an object (in steps \
@@ -253,7 +250,7 @@ pub(super) fn listing<K: AsRef<str>>(counts: &std::collections::BTreeMap<K, u64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::{Alternative, Evidence, Severity};
+    use crate::finding::{Alternative, Severity};
     use crate::image::{Class, Kind};
     use crate::layout::Counts;
     use crate::rules::{SCHEMA, Totals};

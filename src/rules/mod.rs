@@ -1,13 +1,16 @@
 //! Rules: Lines, Types → Findings. `scan`, `check` and `--fail-on` are the same call.
 
 mod adjacent_lines;
+mod contest;
 mod fragile;
 mod map;
 mod misaligned;
 mod names;
 mod shared_elements;
 mod shared_line;
+mod shared_members;
 mod shared_tail;
+mod split_access;
 mod straddle;
 pub mod types;
 
@@ -16,7 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::finding::{Finding, Sensitivity, Share, Subject};
+use crate::finding::{Evidence, Finding, Sensitivity, Share, Subject};
+use crate::heat::Heat;
 use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines, sensitivity};
 use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
@@ -30,8 +34,17 @@ pub use names::{Allow, Names};
 pub const SCHEMA: &str = "straddle.scan/1";
 
 /// Every rule, as users write it.
-pub const NAMES: &[&str] =
-    &["adjacent-lines", "fragile", "misaligned", "shared-elements", "shared-line", "shared-tail", "straddle"];
+pub const NAMES: &[&str] = &[
+    "adjacent-lines",
+    "fragile",
+    "misaligned",
+    "shared-elements",
+    "shared-line",
+    "shared-tail",
+    "split-access",
+    "straddle",
+    "write-beside-read",
+];
 
 /// What `scan` found in one image: `straddle.scan/1`.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +101,8 @@ pub struct Ask<'a> {
     pub allow: &'a [Allow],
 }
 
-/// Scans the data objects of an image. `types`: what its debug information declares, where it was read.
+/// Scans the data objects of an image, and decodes its code to see who uses them. `types`: what its debug information
+/// declares, where it was read.
 ///
 /// # Errors
 /// When the image has no symbols, or none of the name that is asked for.
@@ -105,7 +119,9 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     for object in &lines.objects {
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
-    let seen = Seen::of(image, &lines, types, &mut skipped);
+    let heat = Heat::decoded(image, &lines.objects);
+    skipped.extend(heat.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)));
+    let seen = Seen::of(image, &lines, (types, &heat), &mut skipped);
     let mut findings = findings(&seen, ask, &mut skipped);
     let assumed = line.map_or_else(|| image.line_problem(), |_| None);
     let loose = loose_sections(image, sections.keys().copied(), size);
@@ -163,6 +179,8 @@ fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u
     let tails = shared_tail::find(seen, &mut ranked, skipped);
     straddle::find(seen, (&arrays, ask.metadata), &mut ranked, skipped);
     shared_line::find(seen, &tails, &mut ranked, skipped);
+    shared_members::find(seen, &mut ranked, skipped);
+    split_access::find(seen, &mut ranked);
     misaligned::find(seen, &mut ranked);
     if ask.double_line {
         adjacent_lines::find(seen, &mut ranked);
@@ -181,9 +199,10 @@ fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u
     for r in &mut ranked {
         let span = Span { start: r.finding.subject.address, size: r.finding.subject.size };
         r.finding.sensitivity = seen.sensitivity(r.index, span, &r.finding.others);
+        seen.decoded(r, span);
     }
     ranked.sort_by(|a, b| {
-        let key = |r: &Ranked| (r.finding.severity, std::cmp::Reverse(r.weight));
+        let key = |r: &Ranked| (r.finding.severity, r.finding.evidence, std::cmp::Reverse(r.weight));
         let share = |r: &Ranked| r.finding.sensitivity.map_or(Share { at: 0, of: 1 }, Sensitivity::share);
         let fragile = if ask.fragile { share(b).cmp_exact(share(a)) } else { std::cmp::Ordering::Equal };
         let place = |r: &Ranked| r.finding.subject.address;
@@ -226,6 +245,7 @@ fn keep_hot(
 struct Seen<'s, 'i> {
     image: &'s Image<'s>,
     lines: &'s Lines<'i>,
+    heat: &'s Heat<'s>,
     table: Option<&'s TypeTable<'s>>,
     /// By the index of the object; empty when no types were read.
     declared: Vec<Option<Declared<'s>>>,
@@ -243,11 +263,11 @@ impl<'s, 'i> Seen<'s, 'i> {
     fn of(
         image: &'s Image<'_>,
         lines: &'s Lines<'i>,
-        types: Option<&'s Types<'_>>,
+        (types, heat): (Option<&'s Types<'_>>, &'s Heat<'_>),
         skipped: &mut BTreeMap<String, u64>,
     ) -> Seen<'s, 'i> {
         let table = types.map(|t| &t.table);
-        let mut seen = Seen { image, lines, table, declared: Vec::new(), pieces: Vec::new() };
+        let mut seen = Seen { image, lines, heat, table, declared: Vec::new(), pieces: Vec::new() };
         let mut unusable = BTreeMap::new();
         if let Some(types) = types {
             (seen.declared, unusable) = declared(&lines.objects, image, types);
@@ -316,6 +336,26 @@ impl<'s, 'i> Seen<'s, 'i> {
     /// What is contended in an object by its type, where it lies. Nothing where its type is not known.
     fn pieces(&self, index: u32) -> &[Piece] {
         self.pieces.get(index as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Who uses what a finding is about, and that they were seen to.
+    fn decoded(&self, ranked: &mut Ranked, span: Span) {
+        let Some(object) = self.lines.object(ranked.index) else { return };
+        let Some(start) = span.start.0.checked_sub(object.span.start.0) else { return };
+        let users = self.heat.users(ranked.index, start..start.saturating_add(span.size), true);
+        let finding = &mut ranked.finding;
+        if !users.touch() {
+            return;
+        }
+        let count = |set: &BTreeSet<u32>| u32::try_from(set.len()).ok();
+        (finding.readers, finding.writers) = (count(&users.readers), count(&users.writers));
+        if finding.accesses.is_empty() {
+            finding.accesses = self.uses(ranked.index, span);
+        }
+        // Of what lies on a line with others, one that is used says nothing.
+        if finding.others.is_empty() {
+            finding.evidence = finding.evidence.min(Evidence::Decoded);
+        }
     }
 
     /// What is contended in an object's bytes on one line.

@@ -1,8 +1,10 @@
 //! Rule `shared-line`: two or more writable objects on one line. When one CPU writes one of them, the others' users
-//! miss. Types say which are locks or atomics; where they are not known it is a place to look, no more.
+//! miss. Code says who writes which; where it does not, types say which are locks or atomics; where they are not known
+//! it is a place to look, no more. Where another is only read while the program runs, the rule is `write-beside-read`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::contest::{self, Piece};
 use super::{Ranked, Seen};
 use crate::finding::{Evidence, Finding, Severity};
 use crate::image::Sizes;
@@ -38,6 +40,10 @@ pub(super) fn find(
             *skipped.entry("shared lines without two writable objects".to_string()).or_insert(0) += 1;
             continue;
         }
+        if let Some(decided) = decoded(seen, &writable, shared.number) {
+            ranked.push(decided);
+            continue;
+        }
         // The subject is the likeliest to be written: by type, by name, then the smallest, then the first.
         let key = |o: &On<'_, '_>| {
             (std::cmp::Reverse(o.how), !contended_by_name(o.object.name), o.object.span.size, o.object.span.start)
@@ -70,6 +76,38 @@ pub(super) fn find(
             },
         });
     }
+}
+
+/// What code says of a line. `None` where it does not touch two of its objects.
+fn decoded(seen: &Seen<'_, '_>, on: &[On<'_, '_>], number: u64) -> Option<Ranked> {
+    let piece = |o: &On<'_, '_>| Piece::of(seen, o.index, seen.subject(o.index)?, (o.how, number));
+    let pieces: Vec<Piece> = on.iter().filter_map(piece).collect();
+    if let Some(contest) = contest::worst(&pieces) {
+        let written = contest.written;
+        let line = seen.lines.line.bytes();
+        let rule = if contest.read_mostly() { "write-beside-read" } else { "shared-line" };
+        let before = (line - u64::from(written.subject.phase.0)) % line;
+        let advice = format!("{}: aligned({line}) on {} and on what follows", contest.told(seen), written.subject.name);
+        let told = std::iter::once(written).chain(contest.others.iter().take(3).map(|(o, _)| *o));
+        let finding = Finding {
+            others: contest.all_others(),
+            advice,
+            cost_bytes: Some(before + seen.rest_of_line(written.subject.size)),
+            accesses: told.flat_map(|p| seen.uses(p.index, p.span)).collect(),
+            ..Finding::about(rule, contest.severity(), Evidence::Decoded, written.subject.clone())
+        };
+        return Some(Ranked { index: written.index, weight: contest.weight(), finding });
+    }
+    let touched: Vec<&Piece> = pieces.iter().filter(|p| p.users.touch()).collect();
+    let (first, others) = touched.split_first().filter(|(_, others)| !others.is_empty())?;
+    let written = touched.iter().any(|p| !p.users.writers.is_empty());
+    let why = if written { "the same functions use them" } else { "no function writes one of them after start" };
+    let finding = Finding {
+        others: others.iter().map(|o| o.subject.clone()).collect(),
+        advice: format!("nothing to do as far as code tells: {why}"),
+        ..Finding::about("shared-line", Severity::Info, Evidence::Decoded, first.subject.clone())
+    };
+    Some(Ranked { index: first.index, weight: 0, finding })
 }
 
 /// Two that are contended by type matter most, then one beside what another file declares: beside its own file's it

@@ -14,6 +14,7 @@ mod companions;
 mod cycle;
 mod diff;
 mod exit_codes;
+mod heat;
 mod images;
 mod link;
 mod matrix;

@@ -13,7 +13,7 @@ use straddle::types::{Files, Source, Want};
 
 /// Compiles assembly or C; `arguments` after the source. The folder lives as long as the result.
 pub struct Built {
-    folder: tempfile::TempDir,
+    pub folder: tempfile::TempDir,
     pub path: PathBuf,
 }
 

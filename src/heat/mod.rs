@@ -1,0 +1,211 @@
+//! Heat: who reads and who writes which bytes. Decoded from the image alone: every instruction of every function that
+//! touches a named object, and what functions do with an address that they are handed (a lock is mostly touched through
+//! calls). Measured accesses have the same shape.
+//!
+//! What decoding cannot tell: how often a function runs and on how many CPUs; which object a pointer means that was
+//! loaded from memory; which element an index picks ([`Access::indexed`]); what a callee does that is reached through a
+//! pointer or a linkage table, or lies in another file (then only [`Kind::Address`] is known); code that is patched in at run time. Where
+//! jump tables join paths, a register is believed to hold what it holds on the paths that are seen.
+
+mod arm64;
+mod atlas;
+mod flow;
+mod functions;
+mod handed;
+mod ops;
+mod users;
+mod x86;
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::finding::Evidence;
+use crate::image::{Image, Relocations};
+use crate::objects::Object;
+
+use atlas::Atlas;
+use flow::Found;
+use functions::Code;
+use ops::{Decoder, Instructions};
+
+pub use functions::Function;
+pub use users::Users;
+
+/// What an access does. Of two that several functions make, the one further down weighs more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Its address is taken: compared, stored, or handed to a function that is not known or does not touch it.
+    Address,
+    Read,
+    Write,
+    /// Read, changed and written, not as one.
+    ReadWrite,
+    /// As one: `lock`-prefixed, exchanged, or the store of an exclusive pair.
+    Atomic,
+}
+
+impl Kind {
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(self, Kind::Read | Kind::ReadWrite | Kind::Atomic)
+    }
+
+    #[must_use]
+    pub fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::ReadWrite | Kind::Atomic)
+    }
+
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Address => "address",
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::ReadWrite => "read-write",
+            Kind::Atomic => "atomic",
+        }
+    }
+}
+
+/// Equal accesses of one function to one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Access {
+    /// Index into the objects that were given.
+    pub object: u32,
+    /// From the object's start, in bytes.
+    pub offset: u64,
+    /// In bytes; 0 is unknown (and of [`Kind::Address`]).
+    pub width: u32,
+    pub kind: Kind,
+    /// An index that is not known adds to `offset`: any element from there on.
+    pub indexed: bool,
+    /// Index into [`Heat::functions`].
+    pub function: u32,
+    /// The function that is handed the address and makes the access.
+    pub through: Option<u32>,
+    pub evidence: Evidence,
+    /// Instructions where decoded; samples or events where measured.
+    pub count: u32,
+}
+
+/// Who reads and writes which bytes of the objects of an image.
+#[derive(Clone, Debug, Default)]
+pub struct Heat<'i> {
+    /// By address.
+    pub functions: Vec<Function<'i>>,
+    /// By object, then offset.
+    pub accesses: Vec<Access>,
+    /// What could not be decoded or placed, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+}
+
+/// One reference from code, for comparing with another reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// Of its instruction; in a relocatable file an offset into `section`.
+    pub at: u64,
+    pub section: u32,
+    pub object: u32,
+    pub kind: Kind,
+}
+
+impl<'i> Heat<'i> {
+    /// Decodes all code of an image. `objects`: its data, by space and address. Uses the threads of the current pool.
+    #[must_use]
+    pub fn decoded(image: &'i Image<'_>, objects: &[Object<'_>]) -> Heat<'i> {
+        let relocations = image.code_relocations();
+        let mut heat = Heat::default();
+        let Some((code, all)) = decode(image, objects, &relocations, &mut heat.skipped) else { return heat };
+        let handed = handed::resolve(&all);
+        let accesses = (0u32..).zip(&all).map(|(function, found)| handed.accesses(function, found));
+        heat.accesses = accesses.flatten().collect();
+        heat.functions = code.functions;
+        merge(&mut heat.accesses);
+        heat
+    }
+
+    /// The accesses of one object, by offset.
+    #[must_use]
+    pub fn of(&self, object: u32) -> &[Access] {
+        let from = self.accesses.partition_point(|a| a.object < object);
+        let to = self.accesses.partition_point(|a| a.object <= object);
+        self.accesses.get(from..to).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn function(&self, index: u32) -> Option<&Function<'i>> {
+        self.functions.get(index as usize)
+    }
+}
+
+/// The references that instructions themselves name, by instruction: without what registers hold and what callees do.
+/// With `relocations` empty, only what the instructions say is believed.
+#[must_use]
+pub fn references(image: &Image<'_>, objects: &[Object<'_>], relocations: &Relocations<'_>) -> Vec<Reference> {
+    let Some((code, all)) = decode(image, objects, relocations, &mut BTreeMap::new()) else { return Vec::new() };
+    let functions = code.functions.iter().zip(all);
+    let mut out: Vec<Reference> = functions
+        .flat_map(|(function, found)| {
+            let section = function.section;
+            let named = found.own.into_iter().filter(|own| own.named);
+            named.map(move |own| Reference {
+                at: atlas::local(own.at),
+                section,
+                object: own.object,
+                kind: own.reach.kind,
+            })
+        })
+        .collect();
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+fn decode<'i>(
+    image: &'i Image<'_>,
+    objects: &[Object<'_>],
+    relocations: &Relocations<'_>,
+    skipped: &mut BTreeMap<&'static str, u64>,
+) -> Option<(Code<'i>, Vec<Found>)> {
+    let Some(decoder) = Decoder::of(image) else {
+        skipped.insert("code of this machine is not decoded", 1);
+        return None;
+    };
+    let code = Code::of(image);
+    let atlas = Atlas::of(image, objects, relocations, &code.functions);
+    let preserving = code.preserving(&atlas, decoder);
+    // Functions are as uneven as they get: a thousand chunks let two threads end together.
+    let chunk = code.functions.len() / 1024 + 1;
+    let indices: Vec<u32> = (0u32..).take(code.functions.len()).collect();
+    let work = |chunk: &[u32]| {
+        let mut instructions = Instructions::default();
+        let one = |&function: &u32| {
+            code.instructions(function, &atlas, decoder, &mut instructions);
+            flow::follow(&instructions, &atlas, &preserving, decoder.abi())
+        };
+        chunk.iter().map(one).collect::<Vec<Found>>()
+    };
+    let found: Vec<Found> = indices.par_chunks(chunk).flat_map_iter(work).collect();
+    for (reason, count) in found.iter().flat_map(|f| &f.skipped) {
+        *skipped.entry(reason).or_insert(0) += count;
+    }
+    if code.unnamed > 0 {
+        skipped.insert("bytes of code that no symbol covers", code.unnamed);
+    }
+    Some((code, found))
+}
+
+/// Equal accesses become one, their counts added.
+fn merge(accesses: &mut Vec<Access>) {
+    accesses.par_sort_unstable();
+    accesses.dedup_by(|later, kept| {
+        let same = Access { count: kept.count, ..*later } == *kept;
+        if same {
+            kept.count = kept.count.saturating_add(later.count);
+        }
+        same
+    });
+}
