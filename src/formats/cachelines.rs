@@ -118,7 +118,10 @@ u8:2                spare
             let found: Vec<(Does, &str)> = rows.iter().map(|(_, does, name)| (*does, name.as_str())).collect();
             assert_eq!(found, wanted);
             assert_eq!(rows[0].0, first);
-            assert_eq!(told.skipped.into_iter().collect::<Vec<_>>(), [("members that no fast path touches, as their table says", 1)]);
+            assert_eq!(
+                told.skipped.into_iter().collect::<Vec<_>>(),
+                [("members that no fast path touches, as their table says", 1)]
+            );
         }
     }
 

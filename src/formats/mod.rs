@@ -39,6 +39,14 @@ impl Format {
     }
 }
 
+impl Format {
+    /// Places are addresses of a running system, or may be.
+    #[must_use]
+    pub fn has_addresses(self) -> bool {
+        matches!(self, Format::PerfScript)
+    }
+}
+
 /// Where a sample was taken, or what it touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place<'a> {
@@ -160,7 +168,8 @@ impl<'a> Samples<'a> {
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|e| Error::input(doing(), format!("byte {} is no UTF-8", e.valid_up_to())).hint(KINDS))?;
-        let format = detect(text).ok_or_else(|| Error::input(doing(), "nothing in it looks like a profile").hint(KINDS))?;
+        let format =
+            detect(text).ok_or_else(|| Error::input(doing(), "nothing in it looks like a profile").hint(KINDS))?;
         let maps = if format == Format::PerfScript { script::maps(text) } else { Maps::default() };
         Ok(Samples { path: path.to_string(), format, maps, text })
     }
@@ -205,7 +214,9 @@ fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
 /// `0x1f`, or without `0x`.
 fn hex(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").unwrap_or(word);
-    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
 }
 
 /// `name+0x1f` or `name`.

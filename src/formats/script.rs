@@ -337,7 +337,9 @@ mod tests {
 
     #[test]
     fn a_line_of_a_software_event() {
-        let s = one("            spin 11215 29238.795838:     250000 cpu-clock:      7f49237148f2 get_indices.constprop.0+0xf2 (/usr/lib/ld.so.2)\n");
+        let s = one(
+            "            spin 11215 29238.795838:     250000 cpu-clock:      7f49237148f2 get_indices.constprop.0+0xf2 (/usr/lib/ld.so.2)\n",
+        );
         assert_eq!((s.thread, s.time, s.cpu), (Some(11215), Some(29_238_795_838_000), None));
         assert_eq!(s.code, named("get_indices.constprop.0", 0xf2, "/usr/lib/ld.so.2"));
         assert_eq!((s.code_address, s.data, s.stands), (Some(0x7f49_2371_48f2), None, Stands::Code));
@@ -349,7 +351,9 @@ mod tests {
     /// Blanks and colons in the command, colons in the event, blanks in C++.
     #[test]
     fn names_may_have_blanks_and_colons() {
-        let s = one("my worker:1 12 99/101 [000]     0.001001:       1000 cpu/mem-loads,ldlat=30/P:     555555558040          2800142 |OP LOAD|LVL L1 hit|SNP HitM|TLB N/A|LCK Yes|BLK  N/A              30     55555555513b ns::f(int, char*)+0x12 (/tmp/a b)\n");
+        let s = one(
+            "my worker:1 12 99/101 [000]     0.001001:       1000 cpu/mem-loads,ldlat=30/P:     555555558040          2800142 |OP LOAD|LVL L1 hit|SNP HitM|TLB N/A|LCK Yes|BLK  N/A              30     55555555513b ns::f(int, char*)+0x12 (/tmp/a b)\n",
+        );
         assert_eq!((s.process, s.thread, s.cpu), (Some(99), Some(101), Some(0)));
         assert_eq!(s.code, named("ns::f(int, char*)", 0x12, "/tmp/a b"));
         assert_eq!((s.data, s.cycles, s.hitm), (Some(Place::Address(0x5555_5555_8040)), 30, 1));
@@ -361,7 +365,9 @@ mod tests {
         let s = one("  100/101       555555558040     55555555513b\n");
         assert_eq!((s.process, s.thread), (Some(100), Some(101)));
         assert_eq!((s.data, s.code), (Some(Place::Address(0x5555_5555_8040)), Some(Place::Address(0x5555_5555_513b))));
-        let s = one(" a 101 [001] 0.001001:         cpu/mem-stores/P:     555555558240             144 |OP STORE|LVL L1 hit|SNP N/A|TLB N/A|LCK No  0     555555555142 main+0x19 (/a)\n");
+        let s = one(
+            " a 101 [001] 0.001001:         cpu/mem-stores/P:     555555558240             144 |OP STORE|LVL L1 hit|SNP N/A|TLB N/A|LCK No  0     555555555142 main+0x19 (/a)\n",
+        );
         assert_eq!((s.does, s.cycles, s.hitm), (Some(Does::WRITE), 0, 0));
         let s = one(" a 101 [001] 0.001001: cpu/mem-stores/P:   0  555555555142 [unknown] (/a)\n");
         assert_eq!((s.data, s.code, s.stands), (None, Some(Place::Address(0x5555_5555_5142)), Stands::Code));
@@ -389,10 +395,16 @@ mod tests {
             spin 11215 2.3:  1 cycles:  55641da7a010 main+0x3 (/tmp/spin)\n";
         let samples = Samples::open(text.as_bytes(), "it").unwrap();
         let kernel = &samples.maps.kernel()[0];
-        assert_eq!((kernel.start, kernel.offset, kernel.file), (0xffff_ffff_8100_0000, 0xffff_ffff_8100_0000, "[kernel.kallsyms]_text"));
+        assert_eq!(
+            (kernel.start, kernel.offset, kernel.file),
+            (0xffff_ffff_8100_0000, 0xffff_ffff_8100_0000, "[kernel.kallsyms]_text")
+        );
         for process in [11215, 11300] {
             let map = samples.maps.of(process, None).next().unwrap();
-            assert_eq!((map.start, map.offset, map.executable, map.file), (0x5564_1da7_a000, 0x1000, Some(true), "/tmp/spin"));
+            assert_eq!(
+                (map.start, map.offset, map.executable, map.file),
+                (0x5564_1da7_a000, 0x1000, Some(true), "/tmp/spin")
+            );
         }
         assert_eq!(all(text).0.len(), 1);
     }

@@ -101,7 +101,7 @@ fn loads<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<Vec<Segment
         file_size: s.p_filesz(endian).into(),
         address: s.p_vaddr(endian).into(),
         size: s.p_memsz(endian).into(),
-        executable: s.p_flags(endian) & elf::PF_X != 0,
+        executable: s.p_flags(endian).0 & elf::PF_X.0 != 0,
     };
     Some(all.map(segment).collect())
 }
