@@ -6,6 +6,7 @@
 mod cachelines;
 mod list;
 mod maps;
+mod perf_data;
 mod script;
 
 use std::collections::BTreeMap;
@@ -14,12 +15,15 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
+use perf_data::PerfData;
+
 pub use maps::{Map, Maps, Owner};
 
 /// What a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
+    PerfData,
     PerfScript,
     /// A table of the kernel's documentation (`net_cachelines`).
     CacheLines,
@@ -32,6 +36,7 @@ impl Format {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Format::PerfData => "perf.data",
             Format::PerfScript => "perf script",
             Format::CacheLines => "a net_cachelines table",
             Format::List => "a list of names",
@@ -43,7 +48,7 @@ impl Format {
     /// Places are addresses of a running system, or may be.
     #[must_use]
     pub fn has_addresses(self) -> bool {
-        matches!(self, Format::PerfScript)
+        matches!(self, Format::PerfData | Format::PerfScript)
     }
 }
 
@@ -150,7 +155,13 @@ pub struct Samples<'a> {
     pub path: String,
     pub format: Format,
     pub maps: Maps<'a>,
-    text: &'a str,
+    content: Content<'a>,
+}
+
+#[derive(Debug)]
+enum Content<'a> {
+    PerfData(PerfData<'a>),
+    Text(&'a str),
 }
 
 /// What one profile gives to whoever takes its samples.
@@ -163,6 +174,11 @@ impl<'a> Samples<'a> {
     /// It is none of the formats.
     pub fn open(bytes: &'a [u8], path: &str) -> Result<Samples<'a>> {
         let doing = || format!("reading the profile {path}");
+        if perf_data::is_one(bytes) {
+            let (data, maps) = PerfData::open(bytes, path)?;
+            let content = Content::PerfData(data);
+            return Ok(Samples { path: path.to_string(), format: Format::PerfData, maps, content });
+        }
         if bytes.contains(&0) {
             return Err(Error::input(doing(), "it is a binary file, and no perf.data").hint(KINDS));
         }
@@ -171,7 +187,7 @@ impl<'a> Samples<'a> {
         let format =
             detect(text).ok_or_else(|| Error::input(doing(), "nothing in it looks like a profile").hint(KINDS))?;
         let maps = if format == Format::PerfScript { script::maps(text) } else { Maps::default() };
-        Ok(Samples { path: path.to_string(), format, maps, text })
+        Ok(Samples { path: path.to_string(), format, maps, content: Content::Text(text) })
     }
 
     /// Hands out every sample, in the order of the file, and tells what was left out.
@@ -180,16 +196,17 @@ impl<'a> Samples<'a> {
     /// A line of a list that says nothing that is known.
     pub fn each(&self, sink: Sink<'_, 'a>) -> Result<Told> {
         let mut told = Told::default();
-        match self.format {
-            Format::PerfScript => script::read(self.text, sink, &mut told),
-            Format::CacheLines => cachelines::read(self.text, sink, &mut told),
-            Format::List => list::read(self.text, &self.path, sink)?,
+        match (&self.content, self.format) {
+            (Content::PerfData(data), _) => data.read(sink, &mut told),
+            (Content::Text(text), Format::CacheLines) => cachelines::read(text, sink, &mut told),
+            (Content::Text(text), Format::List) => list::read(text, &self.path, sink)?,
+            (Content::Text(text), _) => script::read(text, sink, &mut told),
         }
         Ok(told)
     }
 }
 
-const KINDS: &str = "text of `perf script`, a list of names, or a table of net_cachelines";
+const KINDS: &str = "a perf.data, text of `perf script`, a list of names, or a table of net_cachelines";
 
 /// Lines that are looked at.
 const LOOKED_AT: usize = 2000;
@@ -204,6 +221,15 @@ fn detect(text: &str) -> Option<Format> {
     }
     let mut named = lines().filter(|l| !list::is_empty(l)).peekable();
     (named.peek().is_some() && named.all(list::is_line)).then_some(Format::List)
+}
+
+/// What an event counts, by its name: where no data source is recorded.
+fn of_event(name: &str) -> Option<Does> {
+    match () {
+        () if name.contains("store") => Some(Does::WRITE),
+        () if name.contains("load") => Some(Does::READ),
+        () => None,
+    }
 }
 
 /// Words of a line, with the byte where each begins.

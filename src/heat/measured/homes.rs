@@ -187,24 +187,21 @@ impl<'m, 'a> Homes<'m, 'a> {
                 Some(bias) => self.inside(address, *bias).map_or(Home::Elsewhere(UNMAPPED), Home::Image),
             };
         }
-        let mut covering = None;
-        for map in who.into_iter().flat_map(|who| self.maps.of(who, sample.time)) {
-            let covers = (map.start..map.end).contains(&address);
-            match self.relation(map) {
-                Relation::Itself => {
-                    // What begins as zeros lies behind the file's mapping.
-                    let own = self.bias(map).and_then(|bias| self.inside(address, bias));
-                    if let Some(own) = own {
-                        return Home::Image(own);
-                    }
-                }
-                Relation::AnotherBuild if covers => return Home::Elsewhere(ANOTHER_BUILD),
-                _ => {}
-            }
-            if covers && covering.is_none() {
-                covering = Some(map);
-            }
+        let mapped = || who.into_iter().flat_map(|who| self.maps.of(who, sample.time));
+        // Pages of data belong to two segments as a rule; those of code to one. What begins as zeros lies behind the
+        // file's mapping.
+        let inside = |relation| {
+            let own = || mapped().filter(|m| self.relation(m) == relation);
+            let placing = own().filter(|m| m.executable != Some(false)).chain(own());
+            placing.filter_map(|map| self.inside(address, self.bias(map)?)).next()
+        };
+        if let Some(own) = inside(Relation::Itself) {
+            return Home::Image(own);
         }
+        if inside(Relation::AnotherBuild).is_some() {
+            return Home::Elsewhere(ANOTHER_BUILD);
+        }
+        let covering = mapped().find(|m| (m.start..m.end).contains(&address));
         Home::Elsewhere(covering.map_or(UNMAPPED, |map| match map.file {
             "[stack]" => STACK,
             "[heap]" => HEAP,
