@@ -3,9 +3,12 @@
 //!
 //! A profile is read twice, so that it need not be kept: for the mappings ([`Samples::maps`]), then sample by sample.
 
+mod c2c;
 mod cachelines;
+mod columns;
 mod list;
 mod maps;
+mod mem_report;
 mod perf_data;
 mod script;
 
@@ -25,6 +28,8 @@ pub use maps::{Map, Maps, Owner};
 pub enum Format {
     PerfData,
     PerfScript,
+    PerfC2c,
+    PerfMem,
     /// A table of the kernel's documentation (`net_cachelines`).
     CacheLines,
     /// Names, with weights and marks.
@@ -38,6 +43,8 @@ impl Format {
         match self {
             Format::PerfData => "perf.data",
             Format::PerfScript => "perf script",
+            Format::PerfC2c => "perf c2c report",
+            Format::PerfMem => "perf mem report",
             Format::CacheLines => "a net_cachelines table",
             Format::List => "a list of names",
         }
@@ -48,7 +55,7 @@ impl Format {
     /// Places are addresses of a running system, or may be.
     #[must_use]
     pub fn has_addresses(self) -> bool {
-        matches!(self, Format::PerfData | Format::PerfScript)
+        matches!(self, Format::PerfData | Format::PerfScript | Format::PerfC2c | Format::PerfMem)
     }
 }
 
@@ -199,6 +206,8 @@ impl<'a> Samples<'a> {
         match (&self.content, self.format) {
             (Content::PerfData(data), _) => data.read(sink, &mut told),
             (Content::Text(text), Format::CacheLines) => cachelines::read(text, sink, &mut told),
+            (Content::Text(text), Format::PerfC2c) => c2c::read(text, sink, &mut told),
+            (Content::Text(text), Format::PerfMem) => mem_report::read(text, sink, &mut told),
             (Content::Text(text), Format::List) => list::read(text, &self.path, sink)?,
             (Content::Text(text), _) => script::read(text, sink, &mut told),
         }
@@ -206,7 +215,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-const KINDS: &str = "a perf.data, text of `perf script`, a list of names, or a table of net_cachelines";
+const KINDS: &str = "a perf.data, text of `perf script`, `perf c2c report --stdio` or `perf mem report`, a list of names, or a table of net_cachelines";
 
 /// Lines that are looked at.
 const LOOKED_AT: usize = 2000;
@@ -215,6 +224,12 @@ fn detect(text: &str) -> Option<Format> {
     let lines = || text.lines().take(LOOKED_AT);
     if lines().any(cachelines::is_head) {
         return Some(Format::CacheLines);
+    }
+    if lines().any(c2c::is_head) {
+        return Some(Format::PerfC2c);
+    }
+    if lines().any(mem_report::is_head) {
+        return Some(Format::PerfMem);
     }
     if lines().any(script::is_line) {
         return Some(Format::PerfScript);

@@ -15,10 +15,10 @@ pub(super) enum Home {
     Elsewhere(&'static str),
 }
 
-pub(super) const ANOTHER_FILE: &str = "in another program or library";
-pub(super) const ANOTHER_BUILD: &str = "in another build of the image";
+const ANOTHER_FILE: &str = "in another program or library";
+const ANOTHER_BUILD: &str = "in another build of the image";
 const USER_SPACE: &str = "in user space";
-pub(super) const KERNEL: &str = "in the kernel";
+const KERNEL: &str = "in the kernel";
 const KERNEL_MEMORY: &str =
     "in kernel memory outside the image (heap, stack, a CPU's copy whose base is not known, modules)";
 const STACK: &str = "on a stack";
@@ -202,12 +202,18 @@ impl<'m, 'a> Homes<'m, 'a> {
             return Home::Elsewhere(ANOTHER_BUILD);
         }
         let covering = mapped().find(|m| (m.start..m.end).contains(&address));
-        Home::Elsewhere(covering.map_or(UNMAPPED, |map| match map.file {
-            "[stack]" => STACK,
-            "[heap]" => HEAP,
-            "//anon" | "" | "[anon]" => ANONYMOUS,
-            _ => ANOTHER_FILE,
-        }))
+        Home::Elsewhere(covering.map_or(UNMAPPED, |map| elsewhere(map.file)))
+    }
+}
+
+/// What the name of a mapping says, where it is not the image's.
+pub(super) fn elsewhere(file: &str) -> &'static str {
+    match file {
+        "[stack]" => STACK,
+        "[heap]" => HEAP,
+        "//anon" | "" | "[anon]" | "anon" => ANONYMOUS,
+        _ if file.starts_with("[kernel") => KERNEL,
+        _ => ANOTHER_FILE,
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use straddle::finding::{Evidence, Finding, Severity};
-use straddle::formats::Samples;
+use straddle::formats::{Format, Samples};
 use straddle::heat;
 use straddle::image::{Image, Relocations};
 use straddle::objects::Objects;
@@ -45,7 +45,7 @@ impl Run {
         for segment in image.segments().iter().filter(|s| s.size > 0) {
             let (from, to) = (segment.address & !0xfff, (segment.address + segment.size + 0xfff) & !0xfff);
             let map = (from, to - from, segment.offset & !0xfff);
-            recording.map(PROCESS, map, segment.executable, "/anywhere/image", 2);
+            recording.map(PROCESS, map, segment.executable, built.path.to_str().unwrap(), 2);
         }
         Run { built, symbols, references, recording, time: 1_000_000 }
     }
@@ -53,7 +53,8 @@ impl Run {
     /// So many accesses of a CPU, each of its own thread, by the function's instruction for `object`.
     fn access(&mut self, count: u64, cpu: u32, function: &str, (object, offset): (&str, u64), source: u64) {
         let start = self.symbols[function];
-        let own = self.references.iter().filter(|(at, name)| (start..start + 200).contains(at) && name == object);
+        let end = self.symbols.values().filter(|s| **s > start).min().unwrap();
+        let own = self.references.iter().filter(|(at, name)| (start..*end).contains(at) && name == object);
         let ip = own.map(|(at, _)| *at).next().unwrap_or(start);
         let addr = self.symbols[object] + offset;
         let event = usize::from(source & 4 != 0);
@@ -79,10 +80,8 @@ fn found<'s>(scan: &'s Scan, name: &str) -> Vec<&'s Finding> {
     scan.findings.iter().filter(|f| f.subject.name == name).collect()
 }
 
-/// Case A3: a counter that every CPU updates beside a pointer that every CPU reads. Case A12: where most samples are in a
-/// lock, the lock is true sharing, and the line to mend is that of what it guards.
-#[test]
-fn the_line_is_found_that_a_lock_hides() {
+/// Four CPUs that take a lock, work on what it guards, and update a counter.
+fn contended() -> Run {
     let mut run = Run::new(
         "#define OWN __attribute__((noinline, used))
         struct page_counter { _Atomic long usage; long min; struct page_counter *parent; };
@@ -92,19 +91,26 @@ fn the_line_is_found_that_a_lock_hides() {
         __attribute__((aligned(64))) char last;
         OWN void charge(long by) { root.usage += by; }
         OWN struct page_counter *up(void) { return root.parent; }
-        OWN void take(int *it) { while (__atomic_exchange_n(it, 1, __ATOMIC_ACQUIRE)) ; }
+        OWN void take(int *it) { __asm__ volatile(\"taken: xchg %%eax, (%0)\" : : \"r\"(it) : \"eax\", \"memory\"); }
         OWN void allocate(int by) { take(&lock); chunk.free_bytes -= by; }
         OWN void *address(void) { return chunk.base_addr; }
         void _start(void) { }",
     );
     for cpu in 0..4 {
-        run.access(550, cpu, "take", ("lock", 0), HITM | LOCKED);
+        run.access(550, cpu, "taken", ("lock", 0), HITM | LOCKED);
         run.access(10, cpu, "allocate", ("chunk", 0), STORE);
         run.access(40, cpu, "address", ("chunk", 8), HITM);
         run.access(2, cpu, "charge", ("root", 0), LOAD | LOCKED);
         run.access(3, cpu, "up", ("root", 16), LOAD);
     }
-    let scan = run.scan();
+    run
+}
+
+/// Case A3: a counter that every CPU updates beside a pointer that every CPU reads. Case A12: where most samples are in a
+/// lock, the lock is true sharing, and the line to mend is that of what it guards.
+#[test]
+fn the_line_is_found_that_a_lock_hides() {
+    let scan = contended().scan();
     let profile = &scan.profiles[0];
     assert_eq!(
         (profile.samples, profile.objects, profile.members, profile.cpus),
@@ -232,4 +238,109 @@ fn lists_of_names_are_profiles_too() {
         .collect();
     let (low, typed) = (Severity::Low, Evidence::Typed);
     assert_eq!(told, [("outer.ring.head", low, typed), ("alone.head", low, typed)], "what is said once is a word");
+}
+
+/// What perf makes of the same samples: no CPUs, no bytes but those of a line.
+#[test]
+fn reports_of_perf_lead_to_the_same_line() {
+    let run = contended();
+    let data = run.built.folder.path().join("perf.data");
+    std::fs::write(&data, run.recording.clone().bytes()).unwrap();
+    let file = data.to_str().unwrap();
+    let c2c = readers::text(&["c2c", "report", "--stdio", "-i", file]);
+    let mem = readers::text(&["mem", "-i", file, "report", "--stdio"]);
+    let few = readers::text(&["mem", "-i", file, "report", "--stdio", "--sort=sym,symbol_daddr,dso_daddr,locked"]);
+    // The others have no line that another cache had modified, and perf tells nothing of them.
+    for (text, format, placed) in
+        [(&c2c, Format::PerfC2c, 2400), (&mem, Format::PerfMem, 2420), (&few, Format::PerfMem, 2420)]
+    {
+        let scan = profiled(&run.built.path, &[text.as_bytes()]);
+        let profile = &scan.profiles[0];
+        let told = (profile.format, profile.samples, profile.objects, profile.cpus);
+        assert_eq!(told, (format, placed, placed, 0), "{profile:?}\n{text}");
+        let first = &scan.findings[0];
+        assert_eq!((first.subject.name.as_str(), first.rule), ("chunk.free_bytes", "write-beside-read"), "{text}");
+        assert_eq!((first.severity, first.measured.unwrap().conflict), (Severity::High, Some(40 * 160)));
+        let uses: Vec<&str> = first.accesses.iter().map(|u| u.function.as_str()).collect();
+        assert_eq!(uses, ["allocate", "address"]);
+        // Without CPUs, only lines that another cache had modified tell that the lock is shared.
+        let shared: Vec<&str> = found(&scan, "lock").iter().map(|f| f.rule).collect();
+        assert_eq!(
+            shared,
+            if text.contains("Snoop") || format == Format::PerfC2c { vec!["true-sharing"] } else { vec![] }
+        );
+    }
+    let statistics = readers::text(&["c2c", "report", "--stdio", "--stats", "-i", file]);
+    let scan = profiled(&run.built.path, &[statistics.as_bytes()]);
+    assert!(scan.profiles[0].problems[0].contains("statistics only"), "{:?}", scan.profiles);
+}
+
+/// A kernel that was moved: its slide is in the profile, bases of per-CPU data are learnt from instructions that name it, and
+/// what is unknown is said.
+#[test]
+fn a_kernel_is_found_where_it_was_moved() {
+    let source = "
+        #define OWN __attribute__((noinline, used))
+        __asm__(\".text; .globl _text; _text:\");
+        __attribute__((aligned(64))) long allocated; long limit;
+        __attribute__((aligned(64))) char last;
+        __attribute__((section(\".data..percpu\"))) long first = 1, hits = 1, misses = 1;
+        __attribute__((section(\".init.text\"))) OWN void setup(void) { allocated = 1; }
+        OWN void grow(long n) { __atomic_fetch_add(&allocated, n, __ATOMIC_RELAXED); }
+        OWN long over(void) { return limit; }
+        OWN void hit(void) { __asm__ volatile(\"counted: incq %%gs:hits\" ::: \"memory\"); }
+        OWN void other(long *it) { __asm__ volatile(\"followed: incq (%0)\" : : \"r\"(it) : \"memory\"); }
+        void _start(void) { }";
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("kernel.ld");
+    let sections = "SECTIONS { . = 0xffffffff81000000; .text : { *(.text*) } .init.text : { *(.init.text) }
+        .data : { *(.data) } .bss : { *(.bss) } .notes : { *(.note.gnu.build-id) }
+        .data..percpu 0 : AT(0x2000000) { *(.data..percpu) } }";
+    std::fs::write(&script, sections).unwrap();
+    let kernel = ["-mcmodel=kernel", "-Wl,--build-id", "-T", script.to_str().unwrap()];
+    let built = build("a.c", source, &[PLAIN, &kernel].concat());
+    let bytes = straddle::open::map(&built.path).unwrap();
+    let image = Image::parse(&bytes, "vmlinux").unwrap();
+    let at = |name: &str| image.symbols.iter().find(|s| s.name == name).unwrap().value;
+    let slide = 0x1e00_0000;
+    let (text, id) = (at("_text") + slide, image.build_id.clone().unwrap());
+    let id: Vec<u8> = (0..id.len() / 2).map(|n| u8::from_str_radix(&id[2 * n..2 * n + 2], 16).unwrap()).collect();
+    let bases = [0xffff_8881_0000_0000u64, 0xffff_8881_0008_0000];
+    let record = |id: &[u8]| {
+        let mut recording = Recording::memory();
+        recording.build_id(id, "[kernel.kallsyms]");
+        recording.map(u32::MAX, (text & !0xfff, 0x10_0000, text), true, "[kernel.kallsyms]_text", 0);
+        recording.map(u32::MAX, (0xffff_ffff_c000_0000, 0x1000, 0), true, "[nf_tables]", 0);
+        let mut sample = |ip: u64, addr: u64, cpu: u32, source: u64| {
+            let access = Access { event: 0, ip, pid: 0, tid: cpu, time: 1, addr, cpu, weight: 1, source };
+            recording.sample(access);
+        };
+        for cpu in 0..2 {
+            for _ in 0..5 {
+                sample(at("grow") + slide, at("allocated") + slide, cpu, LOAD | LOCKED);
+                sample(at("over") + slide, at("limit") + slide, cpu, LOAD);
+                sample(at("counted") + slide, bases[cpu as usize] + at("hits"), cpu, STORE);
+            }
+            sample(at("followed") + slide, bases[cpu as usize] + at("misses"), cpu, STORE);
+        }
+        sample(at("followed") + slide, 0xffff_8881_0010_0000 + at("misses"), 2, STORE);
+        sample(0xffff_ffff_c000_0010, 0xffff_ffff_c000_0800, 0, LOAD);
+        sample(0x40_1000, 0x7fff_0000_1000, 0, LOAD);
+        recording.bytes()
+    };
+    let scan = profiled(&built.path, &[&record(&id)]);
+    let profile = &scan.profiles[0];
+    assert_eq!((profile.samples, profile.objects, profile.cpus), (35, 32, 2), "{profile:?}");
+    for (reason, count) in [("in user space", 1), ("another program", 1), ("whose base is not known", 1)] {
+        let of_reason = profile.elsewhere.iter().find(|(told, _)| told.contains(reason));
+        assert_eq!(of_reason.map(|(_, n)| *n), Some(count), "{reason}: {profile:?}");
+    }
+    let first = &scan.findings[0];
+    assert_eq!((first.subject.name.as_str(), first.evidence), ("allocated", Evidence::Measured), "{:?}", scan.findings);
+    assert_eq!((first.others[0].name.as_str(), first.measured.unwrap().conflict), ("limit", Some(50)));
+    assert!(scan.findings.iter().all(|f| !names(f).contains("hits")), "every CPU has its own: {:?}", scan.findings);
+    let scan = profiled(&built.path, &[&record(&[9; 20])]);
+    let profile = &scan.profiles[0];
+    assert_eq!(profile.objects, 0, "{profile:?}");
+    assert!(profile.problems.iter().any(|p| p.contains("build id 0909")), "{profile:?}");
 }

@@ -16,7 +16,7 @@ fn perf(arguments: &[&str]) -> Output {
     Command::new("perf").args(arguments).stdin(std::process::Stdio::null()).output().expect("perf is needed")
 }
 
-fn text(arguments: &[&str]) -> String {
+pub fn text(arguments: &[&str]) -> String {
     let out = perf(arguments);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
@@ -213,11 +213,5 @@ fn what_cannot_be_read_is_one_line() {
         if let Ok(samples) = Samples::open(&damaged, "it") {
             samples.each(&mut |_| {}).unwrap();
         }
-    }
-}
-#[test]
-fn zz_dump() {
-    for (n, r) in recordings().into_iter().enumerate() {
-        std::fs::write(format!("/tmp/profile/r{n}.data"), r.bytes()).unwrap();
     }
 }

@@ -67,6 +67,7 @@ impl Words {
     }
 }
 
+#[derive(Clone)]
 pub struct Event {
     pub name: &'static str,
     pub kind: u32,
@@ -86,6 +87,7 @@ pub struct Access {
     pub source: u64,
 }
 
+#[derive(Clone)]
 pub struct Recording {
     events: Vec<Event>,
     records: Words,
