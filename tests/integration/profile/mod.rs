@@ -250,6 +250,9 @@ fn reports_of_perf_lead_to_the_same_line() {
     let c2c = readers::text(&["c2c", "report", "--stdio", "-i", file]);
     let mem = readers::text(&["mem", "-i", file, "report", "--stdio"]);
     let few = readers::text(&["mem", "-i", file, "report", "--stdio", "--sort=sym,symbol_daddr,dso_daddr,locked"]);
+    for (name, text) in [("c2c", &c2c), ("mem", &mem), ("few", &few)] {
+        readers::seed(name, text.as_bytes());
+    }
     // The others have no line that another cache had modified, and perf tells nothing of them.
     for (text, format, placed) in
         [(&c2c, Format::PerfC2c, 2400), (&mem, Format::PerfMem, 2420), (&few, Format::PerfMem, 2420)]

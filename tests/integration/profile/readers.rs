@@ -22,6 +22,13 @@ pub fn text(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// The first inputs of a fuzz target, where scripts/check.sh asks for them.
+pub fn seed(name: &str, bytes: &[u8]) {
+    if let Some(folder) = std::env::var_os("STRADDLE_SEEDS") {
+        std::fs::write(Path::new(&folder).join(name), bytes).unwrap();
+    }
+}
+
 const FIELDS: &str = "comm,pid,tid,cpu,time,event,addr,data_src,weight,ip,sym,symoff,dso";
 
 fn read(bytes: &[u8]) -> Vec<Sample<'_>> {
@@ -83,6 +90,8 @@ fn perf_script_tells_the_same() {
         let (path, bytes) = (folder.path().join(number.to_string()), recording.bytes());
         std::fs::write(&path, &bytes).unwrap();
         let script = text(&["script", "-F", FIELDS, "-G", "-i", path.to_str().unwrap()]);
+        seed(&format!("data-{number}"), &bytes);
+        seed(&format!("script-{number}"), script.as_bytes());
         let (own, perfs) = (read(&bytes), read(script.as_bytes()));
         assert_eq!(own.len(), 40);
         assert_eq!(format!("{:?}", told(&own)), format!("{:?}", told(&perfs)), "recording {number}\n{script}");
