@@ -27,7 +27,7 @@ part() { # NAME COMMAND…
 
 # Debian package, and the command or file that shows it is there.
 needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold
-    clang:clang dwarves:pahole dwz:dwz git:git cmake:cmake
+    clang:clang chromium-headless-shell:chromium-headless-shell dwarves:pahole dwz:dwz git:git cmake:cmake
     xz-utils:xz lz4:lz4 zstd:zstd lzop:lzop bzip2:bzip2 libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {

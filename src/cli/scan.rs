@@ -74,7 +74,7 @@ pub enum Sort {
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let ask = Ask {
@@ -94,7 +94,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
-    args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
+    args.format.write(&scan, || report::scan::page(&scan, args.format.view(args.all)), out)?;
     Ok(Exit::Done)
 }
 

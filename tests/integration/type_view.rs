@@ -4,6 +4,7 @@ use std::path::Path;
 
 use straddle::finding::{Finding, Severity, Share};
 use straddle::image::Image;
+use straddle::report::page::View;
 use straddle::rules::Allow;
 use straddle::rules::types::{Meets, MemberView, TypeAsk, TypeReport, TypeView, types};
 use straddle::types::{Files, Source, Want};
@@ -230,7 +231,7 @@ fn a_page_shows_members_and_holes() {
         straddle::report::markdown::write(&page, &mut markdown).unwrap();
         (String::from_utf8(table).unwrap(), String::from_utf8(markdown).unwrap())
     };
-    let (short, markdown) = page(false);
+    let (short, markdown) = page(View::Screen);
     let row = |text: &str, member: &str| {
         let words = |l: &str| l.split_whitespace().map(str::to_string).collect::<Vec<_>>();
         text.lines().map(words).find(|w| w.iter().take(4).any(|w| w == member)).unwrap_or_default().join(" ")
@@ -244,7 +245,7 @@ fn a_page_shows_members_and_holes() {
     assert_eq!(row(&short, "in.a"), "0 16 8 in.a long int users (7 of 8), n (6 of 8)");
     // What is inside an atomic is its own affair.
     assert_eq!(
-        (row(&short, "users.counter"), row(&page(true).0, "users.counter").as_str()),
+        (row(&short, "users.counter"), row(&page(View::All).0, "users.counter").as_str()),
         (String::new(), "0 8 8 users.counter long int")
     );
     assert!(markdown.contains("| 0 | 8 | 8 | users | atomic64\\_t |"), "{markdown}");
