@@ -1,9 +1,14 @@
 //! Layouts as pahole prints them: C, where a member without a type of its own holds its members between braces, its name
 //! behind them.
 
+use std::sync::LazyLock;
+
 use regex::Regex;
 
 use super::{Extent, Layout, Row};
+
+static ATTRIBUTES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)").unwrap());
 
 /// What is between two braces.
 #[derive(Debug, Default)]
@@ -83,8 +88,7 @@ fn place(comment: &str) -> Option<(u64, u64)> {
 /// The name, the bits that it takes, and whether it is an array or a pointer: what is pointed to is printed, too.
 fn declarator(declared: &str) -> (String, Option<u64>, bool) {
     let text = declared.trim().trim_end_matches(';');
-    let attributes = Regex::new(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)").unwrap();
-    let text = attributes.replace_all(text, "");
+    let text = ATTRIBUTES.replace_all(text, "");
     let text = text.trim();
     if let Some((_, pointer)) = text.split_once("(*") {
         let name = pointer.split([')', '[']).next().unwrap();
