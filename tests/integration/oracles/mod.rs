@@ -273,7 +273,8 @@ impl Group {
         for file in files {
             let text = tool(folder, "eu-readelf", &["--debug-dump=info", file.to_str().unwrap()])?;
             let dies = Dies::parse(&text, self.machine.pointer, self.machine.big_endian);
-            // The form is what it is called.
+            // The cell is what it is called.
+            assert!(text.contains(&format!("Version: {},", self.version)), "{file:?}");
             assert_eq!(dies.has("partial_unit"), form == Form::Dwz, "{file:?}");
             theirs.extend(dies.layouts());
         }
