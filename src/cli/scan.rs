@@ -26,6 +26,8 @@ pub struct ScanArgs {
     pub object: Option<String>,
     #[arg(long, value_enum, default_value_t, help = "What comes first")]
     pub sort: Sort,
+    #[arg(long, value_enum, default_value_t, help = "Where it comes from who reads and writes what")]
+    pub heat: HeatFrom,
     #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
     pub all: bool,
 }
@@ -48,6 +50,16 @@ pub struct ViewArgs {
     pub jobs: Option<u16>,
     #[arg(long, value_name = "FILE", help = "What is allowed on purpose (default: straddle.toml, where there is one)")]
     pub rules: Option<PathBuf>,
+}
+
+/// `--heat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HeatFrom {
+    /// The code of the image
+    #[default]
+    Decoded,
+    /// Nowhere: names and types alone are judged, which takes a fraction of the time
+    None,
 }
 
 /// `--sort`.
@@ -73,6 +85,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         hot: hot.as_ref(),
         object: args.object.as_deref(),
         allow: &allow,
+        no_heat: args.heat == HeatFrom::None,
     };
     let files = args.view.types.of(&args.image).open()?;
     let source = Source::open(&args.image)?;

@@ -99,6 +99,8 @@ pub struct Ask<'a> {
     pub object: Option<&'a str>,
     /// What is meant to be as it is.
     pub allow: &'a [Allow],
+    /// Code is not decoded: faster, and blind to who uses what.
+    pub no_heat: bool,
 }
 
 /// Scans the data objects of an image, and decodes its code to see who uses them. `types`: what its debug information
@@ -119,7 +121,7 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     for object in &lines.objects {
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
-    let heat = Heat::decoded(image, &lines.objects);
+    let heat = if ask.no_heat { Heat::default() } else { Heat::decoded(image, &lines.objects) };
     skipped.extend(heat.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)));
     let seen = Seen::of(image, &lines, (types, &heat), &mut skipped);
     let mut findings = findings(&seen, ask, &mut skipped);
