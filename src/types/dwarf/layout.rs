@@ -80,6 +80,7 @@ impl<'b, 'd> Builder<'b, 'd> {
             Kind::Pointer { .. } => {
                 number(&entry, gimli::DW_AT_byte_size).or_else(|| self.pointer_size(at.unit, &entry))
             }
+            Kind::Base => number(&entry, gimli::DW_AT_byte_size).or_else(|| self.value_size(at, &entry)),
             _ => number(&entry, gimli::DW_AT_byte_size),
         };
         Some(Type { name, scope, size, align: number(&entry, gimli::DW_AT_alignment), kind })
@@ -123,6 +124,23 @@ impl<'b, 'd> Builder<'b, 'd> {
         let member = entry.tag() == gimli::DW_TAG_ptr_to_member_type;
         let function = || Some(self.behind(unit, entry)?.tag() == gimli::DW_TAG_subroutine_type);
         Some(if member && function().unwrap_or(false) { 2 * word } else { word })
+    }
+
+    /// Of a vector, and of `nullptr`, where it is not written down.
+    fn value_size(&mut self, at: At, entry: &Entry<'d>) -> Option<u64> {
+        match entry.tag() {
+            gimli::DW_TAG_array_type => {
+                let Kind::Array { counts, .. } = self.array(at, entry)? else { return None };
+                let element = number(&self.behind(at.unit, entry)?, gimli::DW_AT_byte_size)?;
+                counts.iter().try_fold(element, |size, count| size.checked_mul((*count)?))
+            }
+            gimli::DW_TAG_unspecified_type => {
+                let name = self.dwarf.name(at.unit, entry)?;
+                let word = u64::from(self.dwarf.unit(at.unit)?.header.address_size());
+                matches!(name, "decltype(nullptr)" | "nullptr_t").then_some(word)
+            }
+            _ => None,
+        }
     }
 
     /// The type of an entry behind typedefs and qualifiers.
@@ -199,14 +217,18 @@ impl<'b, 'd> Builder<'b, 'd> {
         if entry.has_attr(gimli::DW_AT_external) || entry.has_attr(gimli::DW_AT_declaration) {
             return None;
         }
-        let type_id = self.refers(unit, entry, gimli::DW_AT_type)?;
+        let mut type_id = self.refers(unit, entry, gimli::DW_AT_type)?;
         let place = entry.attr_value(gimli::DW_AT_data_member_location);
         let whole = match place {
             Some(AttributeValue::Exprloc(expression)) => {
                 let encoding = self.dwarf.unit(unit)?.header.encoding();
                 match expression.operations(encoding).next().ok()?? {
                     Operation::PlusConstant { value } => value,
-                    // A virtual base: where it lies is the object's affair.
+                    // A virtual base lies where each object says: what it holds is not told.
+                    _ if entry.tag() == gimli::DW_TAG_inheritance => {
+                        type_id = self.add(Type { kind: Kind::Base, ..unknown() })?;
+                        0
+                    }
                     _ => return None,
                 }
             }

@@ -3,6 +3,7 @@ typedef unsigned long word;
 typedef word bigger;
 typedef unsigned char tiny;
 typedef tiny row[3];
+typedef float vector __attribute__((vector_size(16)));
 struct lock { int owner; char held; };
 typedef struct lock lock_t;
 typedef lock_t again_t;
@@ -51,6 +52,8 @@ struct whole {
     char none[0];
     struct empty empty;
     _Complex float complex;
+    vector four;
+    const vector (*more_fours)[2];
     nameless without;
     either_t others[2];
     struct bits bits;

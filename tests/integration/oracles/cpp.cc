@@ -27,6 +27,7 @@ struct Derived : Base, private Other {
     alignas(32) char last;
     explicit Derived(int &r) : inner{Kind::Leaf, r}, unnamed{}, either(0), flag(true), other(false), kind(Kind::Inner), field(nullptr), method(nullptr), behind(0), methods{}, last(0) {}
 };
+struct Virtual : virtual Base { char first; long middle; char last; decltype(nullptr) null; };
 template <class T, int N> struct Shard : Empty {
     T hits;
     T *more[N];
@@ -52,6 +53,7 @@ int OF(number);
 [[gnu::used]] db::Holder<char *> OF(holder);
 [[gnu::used]] static db::Hidden OF(hidden) = {1, 2};
 [[gnu::used]] db::Base OF(base);
+[[gnu::used]] db::Virtual OF(late);
 }
 int &OF(where)(db::Derived *derived, int &number)
 {

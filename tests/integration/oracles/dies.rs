@@ -105,6 +105,10 @@ impl Dies {
         if own.contains_key("external") || own.contains_key("declaration") {
             return;
         }
+        // A virtual base lies where each object says.
+        if own.contains_key("virtuality") {
+            return;
+        }
         let of = self.refers(die, "type").unwrap();
         let at = base + self.number(die, "data_member_location").unwrap_or(0) * 8;
         let at = at + self.number(die, "data_bit_offset").unwrap_or(0);
@@ -141,6 +145,8 @@ impl Dies {
             "pointer_type" | "reference_type" | "rvalue_reference_type" => Some(self.pointer),
             // A function of a class and what to add to its object; both, as the C++ ABI of all these machines says.
             "ptr_to_member_type" if self.list[self.bare(of()?)?].tag == "subroutine_type" => Some(2 * self.pointer),
+            // The type of nullptr.
+            "unspecified_type" => Some(self.pointer),
             "ptr_to_member_type" => Some(self.pointer),
             "array_type" => {
                 let ranges = self.list[die].children.iter().filter(|c| self.list[**c].tag == "subrange_type");

@@ -352,9 +352,9 @@ fn globals(path: &Path, image: &Image<'_>, types: &Types<'_>) -> Result<Globals,
         told.entry(variable.address.0).or_default().push(variable.type_id.and_then(|id| types.table.size(id)));
     }
     for (name, at, size) in &theirs {
-        // Tables of virtual functions are the compiler's: no declaration.
+        // Tables of virtual functions and bases are the compiler's: no declaration.
         match told.remove(at) {
-            None if name.starts_with("_ZTV") => {}
+            None if ["_ZTV", "_ZTT", "_ZTC"].iter().any(|tables| name.starts_with(tables)) => {}
             Some(sizes) if sizes.iter().all(|own| own == &Some(*size)) => {}
             other => wrong.push(format!("{name} at {at:#x} has {size} bytes, its type {other:?}")),
         }

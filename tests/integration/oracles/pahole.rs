@@ -8,7 +8,7 @@ use regex::Regex;
 use super::{Extent, Layout, Row};
 
 static ATTRIBUTES: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)").unwrap());
+    LazyLock::new(|| Regex::new(r"__attribute__ ?\(\((?:[^()]|\([^()]*\))*\)\)").unwrap());
 
 /// What is between two braces.
 #[derive(Debug, Default)]
