@@ -20,6 +20,7 @@ mod images;
 mod link;
 mod matrix;
 mod measure;
+mod oracles;
 mod resume;
 mod rules;
 mod scan;

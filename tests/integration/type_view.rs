@@ -11,6 +11,7 @@ use straddle::types::{Files, Source, Want};
 use straddle::units::Align;
 
 use crate::scan::{Built, build};
+use crate::types::compile;
 
 /// Every struct stands in a variable, so that the compiler describes it.
 fn compiled(source: &str) -> Built {
@@ -216,6 +217,26 @@ fn a_type_is_flattened() {
     assert_eq!(element.members[0].offset, member(&view, "table").offset + 5 * 8 + 4);
     let wider = self::view(&built, &TypeAsk { line: straddle::units::LineSize::new(128), ..named("whole") });
     assert!(wider.lines < view.lines && wider.members.iter().all(|m| m.lines.last() <= Some(&1)));
+}
+
+/// Where a virtual base lies depends on the object, and what a base holds that is defined elsewhere clang does not say:
+/// these bytes are neither holes nor padding, and no order is suggested.
+#[test]
+fn what_is_not_told_of_a_base_is_no_hole() {
+    let members = "{ char b; long c; char d; long e; char f; } v;";
+    for (compiler, base) in [
+        (&["g++", "-g"][..], "struct A { long a[3]; }; struct V : virtual A"),
+        (&["clang++", "-g"], "struct A { A(); virtual void key(); long a[3]; }; struct V : A"),
+    ] {
+        let all =
+            [compiler, &["-fno-rtti", "-nostdlib", "-static", "-Wl,-e,0,--unresolved-symbols=ignore-all"]].concat();
+        let (_folder, path) = compile(&all, "a.cc", &format!("{base} {members}")).expect("g++ and clang++ are needed");
+        let report = ask(&path, &named("V"));
+        let [view] = &report.types[..] else { panic!("{:?}", report.types) };
+        assert!(view.members.iter().all(|m| m.path != "a") && view.members.iter().any(|m| m.path == "f"));
+        assert_eq!((&view.holes, view.padding, view.reorder.is_none()), (&None, 0, true), "{compiler:?}");
+        assert!(report.skipped.keys().any(|reason| reason.contains("bases")), "{:?}", report.skipped);
+    }
 }
 
 /// The page: members on their lines, holes between them, what is inside only on request.
