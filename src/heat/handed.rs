@@ -74,5 +74,6 @@ fn access(object: u32, offset: u64, reach: Reach, function: u32, through: Option
     let Reach { offset: more, width, kind, indexed } = reach;
     let offset = offset.checked_add_signed(more)?;
     let width = if kind == Kind::Address { 0 } else { width };
-    Some(Access { object, offset, width, kind, indexed, function, through, evidence: Evidence::Decoded, count: 1 })
+    let (evidence, cpu, thread, count, hitm) = (Evidence::Decoded, None, None, 1, 0);
+    Some(Access { object, offset, width, kind, indexed, function, through, evidence, cpu, thread, count, hitm })
 }

@@ -1,6 +1,7 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Evidence, Finding, Sensitivity, Subject};
+use crate::heat::Profile;
 use crate::image::{Facts, Sizes, SymbolsFrom, TypesFrom};
 use crate::rules::{LineMap, Scan, SectionCounts};
 
@@ -36,7 +37,9 @@ pub fn page(scan: &Scan, view: View) -> Page {
             Some(TypesFrom::Dwarf) => "from symbols and from types (locks, atomics, what is volatile)",
             Some(TypesFrom::Btf) => "from symbols and types of BTF (no alignment, no lines, few variables)",
         };
-        let users = if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
+        let users = if scan.findings.iter().any(|f| f.measured.is_some()) {
+            "who uses what is seen by the profile, and decoded from code where that says nothing"
+        } else if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
             "who uses what is decoded from code: how often, and on how many CPUs, is not known"
         } else {
             "who reads and writes is not known"
@@ -50,6 +53,7 @@ pub fn page(scan: &Scan, view: View) -> Page {
             );
         }
     }
+    page.notes.extend(scan.profiles.iter().flat_map(profile));
     page.notes.extend(symbols(image).map(str::to_string));
     if image.sizes == Sizes::UpTo {
         page.notes.push(UP_TO.to_string());
@@ -59,6 +63,32 @@ pub fn page(scan: &Scan, view: View) -> Page {
         page.notes.push(format!("left out: {}", listing(&scan.skipped)));
     }
     page
+}
+
+/// What became of the samples of a profile, and what is wrong with it.
+fn profile(profile: &Profile) -> Vec<String> {
+    let members = profile.members.map_or_else(String::new, |n| format!(" ({n} of them to a member)"));
+    let cpus = match profile.cpus {
+        0 => "CPUs not told".to_string(),
+        1 => "1 CPU".to_string(),
+        n => format!("{n} CPUs"),
+    };
+    let mut elsewhere: Vec<(&String, &u64)> = profile.elsewhere.iter().collect();
+    elsewhere.sort_by_key(|(reason, n)| (std::cmp::Reverse(**n), *reason));
+    let elsewhere: String = elsewhere.iter().map(|(reason, n)| format!("; {n} {reason}")).collect();
+    let told = format!(
+        "profile {} ({}): {} samples, {cpus}: {} to an object{members}{elsewhere}",
+        profile.path,
+        profile.format.name(),
+        profile.samples,
+        profile.objects
+    );
+    let mut all = vec![told];
+    all.extend(profile.problems.iter().map(|p| format!("problem: {}: {p}", profile.path)));
+    if !profile.skipped.is_empty() {
+        all.push(format!("left out of {}: {}", profile.path, listing(&profile.skipped)));
+    }
+    all
 }
 
 fn title(scan: &Scan) -> String {
@@ -321,6 +351,7 @@ mod tests {
                 finding("shared-tail", lock, vec![stats], "tail line still shared with stats", 24),
             ],
             maps: Vec::new(),
+            profiles: Vec::new(),
         };
         let mut out = Vec::new();
         crate::report::table::write(&page(&scan, View::Screen), &mut out).unwrap();
