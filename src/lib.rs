@@ -24,6 +24,8 @@ pub mod image;
 pub mod objects;
 pub mod types;
 
+pub mod code;
+
 pub mod heat;
 pub mod layout;
 

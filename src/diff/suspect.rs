@@ -13,8 +13,9 @@ const FUNCTIONS: usize = 10;
 
 /// Writable data: newly straddling first, then new line-mates, then another phase; in each, names that sound contended
 /// first, then by address.
-pub(super) fn data(moves: &Moves<'_, '_, '_>) -> Vec<Suspect> {
-    let mut list: Vec<(&Move, &Object<'_>, &Object<'_>)> = paired(moves)
+pub(super) fn data(moves: &Moves<'_, '_>) -> Vec<Suspect> {
+    let mut list: Vec<(&Move, &Object<'_>, &Object<'_>)> = moves
+        .paired()
         .filter(|(m, x, _)| m.change == Change::Moved && reason(m, x).is_some())
         .filter(|(_, x, _)| x.class.writable() || x.class == Class::PerCpu)
         .collect();
@@ -24,8 +25,9 @@ pub(super) fn data(moves: &Moves<'_, '_, '_>) -> Vec<Suspect> {
 
 /// Code of equal bytes (or undecided) that starts at another phase: newly straddling first. Only the first ones; the
 /// rest is counted.
-pub(super) fn functions(moves: &Moves<'_, '_, '_>, skipped: &mut BTreeMap<String, u64>) -> Vec<Suspect> {
-    let mut list: Vec<(&Move, &Object<'_>, &Object<'_>)> = paired(moves)
+pub(super) fn functions(moves: &Moves<'_, '_>, skipped: &mut BTreeMap<String, u64>) -> Vec<Suspect> {
+    let mut list: Vec<(&Move, &Object<'_>, &Object<'_>)> = moves
+        .paired()
         .filter(|(m, x, _)| (m.rephased || m.newly_straddling) && !matches!(x.class, Class::Init | Class::Metadata(_)))
         .collect();
     list.sort_by_key(|(m, x, _)| (m.change != Change::Moved, !m.newly_straddling, x.span.start));
@@ -33,10 +35,6 @@ pub(super) fn functions(moves: &Moves<'_, '_, '_>, skipped: &mut BTreeMap<String
         skipped.insert("suspect functions beyond the first ones".into(), (list.len() - FUNCTIONS) as u64);
     }
     list.into_iter().take(FUNCTIONS).map(|(m, x, y)| suspect(moves, m, x, y)).collect()
-}
-
-fn paired<'m>(moves: &'m Moves<'_, '_, '_>) -> impl Iterator<Item = (&'m Move, &'m Object<'m>, &'m Object<'m>)> {
-    moves.moves.iter().filter_map(|m| Some((m, moves.base.1.object(m.a)?, moves.patched.1.object(m.b)?)))
 }
 
 /// 0 is the most suspicious.
@@ -59,7 +57,7 @@ fn reason(m: &Move, object: &Object<'_>) -> Option<&'static str> {
     }
 }
 
-fn suspect(moves: &Moves<'_, '_, '_>, m: &Move, x: &Object<'_>, y: &Object<'_>) -> Suspect {
+fn suspect(moves: &Moves<'_, '_>, m: &Move, x: &Object<'_>, y: &Object<'_>) -> Suspect {
     let line = moves.base.1.line;
     let what = if x.kind == Kind::Data { "data" } else { "function" };
     Suspect {
