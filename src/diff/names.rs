@@ -1,5 +1,7 @@
 //! What an address names, in one image: an object and how far into it, a label, or nothing.
 
+use std::collections::BTreeSet;
+
 use crate::code::{Reader, To};
 use crate::image::{Home, SymbolKind, Target};
 use crate::layout::Lines;
@@ -130,14 +132,13 @@ impl<'r, 'i> Names<'r, 'i> {
         [before, after]
     }
 
-    /// The nearest label at or before a place in its section, and how far behind it the place lies.
-    pub(super) fn label(&self, section: u32, address: u64) -> Option<(&'i str, u64)> {
+    /// The labels nearest to a place in its section, at or before it, and how far behind them it lies.
+    pub(super) fn labels(&self, section: u32, address: u64) -> Option<(BTreeSet<&'i str>, u64)> {
         let end = self.labels.partition_point(|&(s, at, _)| (s, at) <= (section, address));
         let &(own, at, _) = self.labels.get(end.checked_sub(1)?)?;
         let start = self.labels.partition_point(|&(s, a, _)| (s, a) < (own, at));
-        // Of several names of one place the first.
-        let &(_, _, name) = self.labels.get(start)?;
-        (own == section).then_some((name, address - at))
+        let here = self.labels.get(start..end)?.iter().map(|&(_, _, name)| name);
+        (own == section).then(|| (here.collect(), address - at))
     }
 
     /// What an entry of the global offset table leads to.
