@@ -1,64 +1,45 @@
 //! Two images → what changed, what merely moved, and which moves could matter ([`Suspect`]).
 
+mod cause;
 mod content;
 mod functions;
+mod gate;
 mod loaded;
 mod moves;
 mod names;
 mod pair;
+mod statement;
 mod suspect;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::code::Reader;
 use crate::error::{Error, Result};
+use crate::heat::Heat;
 use crate::image::{Facts, Image, Relocations, Sizes};
 use crate::layout::Lines;
 use crate::objects::{Kind, Objects, Space};
+use crate::types::Types;
 use crate::units::LineSize;
 
+pub use cause::{Cause, Maps};
 pub use content::Sameness;
 pub use functions::{Alignment, FunctionCounts, Starts};
+pub use gate::Gate;
 pub use loaded::loaded_content_equal;
 pub use moves::Change;
 pub use pair::Told;
+pub use suspect::{Place, Suspect};
+pub use types::{Meeting, MemberMove, MemberSpot, Step, TypeChange, TypeCounts};
 
 use names::Names;
 use pair::{Partners, Side};
 
 /// The schema of [`Diff`].
 pub const SCHEMA: &str = "straddle.diff/1";
-
-/// What moved though its bytes are the same, as `straddle.diff/1` and `straddle.verdict/1` print it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Suspect {
-    pub name: String,
-    /// `data` or `function`.
-    pub kind: String,
-    pub section: String,
-    pub base: Place,
-    pub patched: Place,
-    /// Whether its own content differs between the two (relocated fields masked); `null` is unknown.
-    pub bytes_changed: Option<bool>,
-    pub evidence: String,
-    pub readers: Option<u32>,
-    pub writers: Option<u32>,
-    /// The variant that would test it, in words.
-    pub test: String,
-}
-
-/// Where a suspect lies in one of the two images.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// `"0x…"`.
-    pub address: String,
-    /// In bytes from the start of its line.
-    pub phase: u32,
-    /// The other objects on its lines.
-    pub with: Vec<String>,
-}
 
 /// `straddle.diff/1`.
 #[derive(Clone, Debug, Serialize)]
@@ -74,14 +55,19 @@ pub struct Diff {
     pub functions: FunctionCounts,
     pub alignment: Alignment,
     /// `null`: no types were read.
-    pub types: Option<()>,
-    /// `null`: which units grew is not known without a link map.
-    pub cause: Option<()>,
-    /// Data objects that are not `same`.
+    pub types: Option<TypeCounts>,
+    /// Most objects first.
+    pub cause: Vec<Cause>,
+    /// Objects and functions that moved and that no cause accounts for: they changed their section.
+    pub without_cause: u64,
+    /// What is to be known before all else, each a sentence.
+    pub statements: Vec<String>,
+    /// Data objects that are not `same`, or were renamed.
     pub objects: Vec<Changed>,
     /// Functions that changed, were added or removed, or could not be decided.
     pub functions_changed: Vec<Changed>,
-    pub types_changed: Option<()>,
+    /// What puts contended members on one line, or off one, first.
+    pub types_changed: Vec<TypeChange>,
     /// Most suspicious first.
     pub suspects: Vec<Suspect>,
 }
@@ -134,18 +120,22 @@ pub struct Spot {
 
 /// What is asked of [`diff`]; by default what a user sees who says nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Ask {
+pub struct Ask<'a> {
     /// Overrides the line of the images' machine.
     pub line: Option<LineSize>,
     /// Names, places and sizes only: no bytes are compared, and no code is decoded.
     pub names_only: bool,
+    /// Definitions of both, where they were read.
+    pub types: Option<(&'a Types<'a>, &'a Types<'a>)>,
+    /// Link maps of both.
+    pub maps: Option<Maps<'a>>,
 }
 
 /// Compares two builds of nearly the same program. Uses the threads of the current pool.
 ///
 /// # Errors
 /// When one has no symbols, or the two are not of one machine and class.
-pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask) -> Result<Diff> {
+pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Result<Diff> {
     base.need_symbols()?;
     patched.need_symbols()?;
     if (base.machine, base.class) != (patched.machine, patched.class) {
@@ -176,8 +166,19 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask) -> Result<Diff> {
         skipped.insert("references to places without a name, whose content was not compared".to_string(), untold);
     }
 
-    let mut suspects = suspect::data(&data);
-    suspects.extend(suspect::functions(&code, &mut skipped));
+    let heat = (!ask.names_only).then(|| Heat::decoded(patched, &sides_b.data.objects));
+    let known = heat.as_ref().filter(|h| !h.functions.is_empty());
+    let alignment = functions::alignment(&code);
+    let (mut suspects, unused) = suspect::data(&data, &partners, known);
+    if unused > 0 {
+        skipped.insert("data on other lines that no code is seen to use".to_string(), unused);
+    }
+    suspects.extend(suspect::code(&code, &alignment));
+    let (cause, without_cause) = cause::causes(&data, &code, ask.maps);
+    let types = ask.types.map(|(a, b)| types::compare(a, b, line));
+    let equal = loaded_content_equal(base, patched);
+    let statements = statement::statements((base, patched), equal, &suspects, types.as_ref(), &alignment);
+    let (types, types_changed) = types.map_or((None, Vec::new()), |t| (Some(t.counts), t.changed));
     let changed = |m: &moves::Move| !matches!(m.change, Change::Same | Change::Moved);
     Ok(Diff {
         schema: SCHEMA,
@@ -185,15 +186,17 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask) -> Result<Diff> {
         skipped,
         base: Facts::of(base, line),
         patched: Facts::of(patched, line),
-        loaded_content_equal: loaded_content_equal(base, patched),
+        loaded_content_equal: equal,
         data: data.data_counts(),
         functions: functions::counts(&code),
-        alignment: functions::alignment(&code),
-        types: None,
-        cause: None,
+        alignment,
+        types,
+        cause,
+        without_cause,
+        statements,
         objects: data.changed(|m| m.change != Change::Same || m.told == Told::Content),
         functions_changed: code.changed(|m| changed(m) || m.told > Told::NameElsewhere),
-        types_changed: None,
+        types_changed,
         suspects,
     })
 }
@@ -207,7 +210,7 @@ struct Program<'i> {
 }
 
 impl<'i> Program<'i> {
-    fn of(image: &'i Image<'_>, line: LineSize, ask: &Ask) -> Program<'i> {
+    fn of(image: &'i Image<'_>, line: LineSize, ask: &Ask<'_>) -> Program<'i> {
         let (data, code) = rayon::join(|| Objects::data(image), || Objects::functions(image));
         let mut skipped = data.skipped.clone();
         for (reason, n) in &code.skipped {
@@ -227,7 +230,7 @@ impl<'i> Program<'i> {
     }
 }
 
-fn problems(base: &Image<'_>, patched: &Image<'_>, ask: &Ask) -> Vec<String> {
+fn problems(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Vec<String> {
     let own = |version: &'static str, image: &Image<'_>| -> Vec<String> {
         image.problems.iter().map(|problem| format!("{version}: {problem}")).collect()
     };
@@ -244,8 +247,14 @@ fn problems(base: &Image<'_>, patched: &Image<'_>, ask: &Ask) -> Vec<String> {
     problems
 }
 
-/// What moved though it did not change, most suspicious first: newly straddling, then new line-mates, then rephased.
+/// What moved though it did not change, most suspicious first, for a record: the first ones of each kind.
 #[must_use]
 pub fn suspects(diff: &Diff) -> Vec<Suspect> {
-    diff.suspects.clone()
+    const DATA: usize = 64;
+    const CODE: usize = 10;
+    let first = |kind: &str, most: usize| {
+        let of = diff.suspects.iter().filter(|s| s.kind == kind).take(most).cloned();
+        of.collect::<Vec<_>>()
+    };
+    [first("data", DATA), first("loop", CODE), first("function", CODE)].concat()
 }
