@@ -311,6 +311,8 @@ mod tests {
             readers: None,
             writers: None,
             test: "base's code on patched's landing".into(),
+            why: Vec::new(),
+            sensitivity: None,
         }
     }
 

@@ -408,7 +408,7 @@ proptest! {
             if let Ok(image) = Image::parse(bytes, "damaged") {
                 let _ = rules::scan(&image, None, &rules::Ask::default());
                 let whole = Image::parse(sample(), "whole").unwrap();
-                let _ = straddle::diff::diff(&whole, &image, None);
+                let _ = straddle::diff::diff(&whole, &image, &straddle::diff::Ask::default());
             }
         }
     }
