@@ -69,7 +69,9 @@ frame.addEventListener("load", () => {
 fn looked_at(arguments: &[&str]) -> [Value; 2] {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_straddle"));
-    let text = command.args(arguments).args(["--format", "html"]).output().unwrap().stdout;
+    let out = command.args(arguments).args(["--format", "html"]).output().unwrap();
+    assert!(out.stdout.ends_with(b"</html>\n"), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+    let text = out.stdout;
     let catch = "<head><script>errors = []; addEventListener('error', (e) => errors.push(e.message));</script>";
     let text = String::from_utf8(text).unwrap().replacen("<head>", catch, 1);
     let quoted = text.replace('&', "&amp;").replace('"', "&quot;");
@@ -146,7 +148,7 @@ fn a_type_and_verdicts_in_a_browser() {
     let names = told[0]["names"].as_array().unwrap();
     let of = |member: &str| names.iter().filter(|n| n.as_str().unwrap().starts_with(member)).count();
     assert_eq!((of("tag"), of("rest"), of("more")), (1, 2, 1), "{names:?}");
-    for (record, figures) in [("every-group", 1), ("sweep", 2), ("two-machines", 3)] {
+    for (record, figures) in [("every-group", 1), ("sweep", 2)] {
         let told = looked_at(&["verdict", &format!("tests/fuzz/seeds/record/{record}.record")]);
         readable(&told);
         assert!(told[0]["figures"].as_u64().unwrap() >= figures, "{record}: {}", told[0]);
