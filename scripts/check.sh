@@ -157,7 +157,9 @@ part programs scripts/programs.sh lua snappy
 part fuzz fuzz
 # The other orders of these repeat an answer that another fixture gives: scripts/fixtures.sh 1 order- runs them all.
 others=()
-for fixture in no-change both masked extra-work; do others+=(--skip "$fixture/order-2" --skip "$fixture/order-3"); done
+for fixture in no-change both masked extra-work kept rust-extra-work rust-irrelevant-patch; do
+    others+=(--skip "$fixture/order-2" --skip "$fixture/order-3")
+done
 part fixtures cargo test --release --test fixtures -- "${others[@]}"
 
 printf '\n== time\n'
