@@ -54,6 +54,7 @@ pub(super) fn causes(data: &Moves<'_, '_>, code: &Moves<'_, '_>, maps: Option<Ma
             known.items.push(Item {
                 from: x.span.start.0,
                 to: y.span.start.0,
+                size: x.span.size,
                 grown: y.span.size.wrapping_sub(x.span.size).cast_signed(),
                 name: x.name,
                 counts: counts(m),
@@ -64,12 +65,14 @@ pub(super) fn causes(data: &Moves<'_, '_>, code: &Moves<'_, '_>, maps: Option<Ma
         alone(moves.patched, added, &mut sections, |s| &mut s.added);
         alone(moves.base, removed, &mut sections, |s| &mut s.removed);
     }
-    let mut folded: BTreeMap<(String, Option<String>), Fold> = BTreeMap::new();
+    let mut folded: BTreeMap<Key, Fold> = BTreeMap::new();
     for (name, section) in &mut sections {
         section.fold(name, (&units.0, &units.1), line, &mut folded);
     }
-    let mut causes: Vec<Cause> = folded.into_iter().map(|((section, unit), fold)| fold.cause(section, unit)).collect();
-    causes.sort_by(|a, b| b.objects.cmp(&a.objects).then_with(|| (&a.section, &a.unit).cmp(&(&b.section, &b.unit))));
+    let mut causes: Vec<Cause> = folded.into_iter().map(|(key, fold)| fold.cause(key)).collect();
+    causes.sort_by(|a, b| {
+        b.objects.cmp(&a.objects).then_with(|| (&a.section, &a.unit, &a.what).cmp(&(&b.section, &b.unit, &b.what)))
+    });
     (causes, rest)
 }
 
@@ -88,7 +91,12 @@ fn alone<'s, 'm>(
         let Some(section) = image.section(object.section).and_then(|s| sections.get_mut(s.name.as_ref())) else {
             continue;
         };
-        slot(section).push(Alone { at: object.span.start.0, size: object.span.size, name: object.name });
+        slot(section).push(Alone {
+            at: object.span.start.0,
+            size: object.span.size,
+            name: object.name,
+            strayed: false,
+        });
     }
 }
 
@@ -96,6 +104,7 @@ fn alone<'s, 'm>(
 struct Item<'m> {
     from: u64,
     to: u64,
+    size: u64,
     grown: i64,
     name: &'m str,
     counts: bool,
@@ -113,13 +122,17 @@ struct Alone<'m> {
     at: u64,
     size: u64,
     name: &'m str,
+    /// The other image has it, too, elsewhere in the section.
+    strayed: bool,
 }
 
 struct Section<'m> {
     /// How far its start moved.
     start: i64,
     items: Vec<Item<'m>>,
+    /// In patched's order; with what came from elsewhere in the section.
     added: Vec<Alone<'m>>,
+    /// In base's order; with what went elsewhere in the section.
     removed: Vec<Alone<'m>>,
 }
 
@@ -129,6 +142,16 @@ struct Step {
     unit: Option<String>,
     what: String,
     bytes: i64,
+}
+
+/// Which steps are told together.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    section: String,
+    unit: Option<String>,
+    /// Moved by themselves.
+    strayed: bool,
+    alone: Option<usize>,
 }
 
 /// The steps of one unit in one section.
@@ -141,8 +164,10 @@ struct Fold {
 }
 
 impl Fold {
-    fn cause(self, section: String, unit: Option<String>) -> Cause {
-        let bytes = self.steps.values().map(|s| s.bytes).sum();
+    fn cause(self, Key { section, unit, strayed, .. }: Key) -> Cause {
+        let bytes = self.steps.values().map(|s| s.bytes);
+        // Those that changed their places by themselves did not push each other.
+        let bytes = if strayed { bytes.max_by_key(|b| b.unsigned_abs()).unwrap_or(0) } else { bytes.sum() };
         let mut steps: Vec<&Step> = self.steps.values().collect();
         steps.sort_by_key(|s| std::cmp::Reverse(s.bytes.unsigned_abs()));
         let mut what: Vec<&str> = Vec::new();
@@ -168,17 +193,16 @@ impl<'m> Section<'m> {
         Section { start, items: Vec::new(), added: Vec::new(), removed: Vec::new() }
     }
 
-    fn fold(
-        &mut self,
-        name: &str,
-        units: (&Units<'_>, &Units<'_>),
-        line: LineSize,
-        folded: &mut BTreeMap<(String, Option<String>), Fold>,
-    ) {
+    fn fold(&mut self, name: &str, units: (&Units<'_>, &Units<'_>), line: LineSize, folded: &mut BTreeMap<Key, Fold>) {
         self.items.sort_by_key(|i| (i.from, i.to));
+        let kept: BTreeSet<usize> = in_order(&self.items).into_iter().collect();
+        for (_, item) in self.items.iter().enumerate().filter(|(index, _)| !kept.contains(index)) {
+            let alone = |at, size| Alone { at, size, name: item.name, strayed: true };
+            self.removed.push(alone(item.from, item.size));
+            self.added.push(alone(item.to, item.size.wrapping_add_signed(item.grown)));
+        }
         self.added.sort_by_key(|a| a.at);
         self.removed.sort_by_key(|a| a.at);
-        let kept: BTreeSet<usize> = in_order(&self.items).into_iter().collect();
         let mut steps: Vec<Step> = Vec::new();
         if self.start != 0 {
             let what = "the section begins elsewhere: what lies before it changed its size".to_string();
@@ -214,13 +238,16 @@ impl<'m> Section<'m> {
                 phase.filter(|_| turns(delta)).or(largest)
             } else {
                 let unit = units.0.any(item.from);
-                let what = "its place in the order of the link".to_string();
+                let what = "at another place in the order of the link".to_string();
                 own = Some(Step { unit, what, bytes: item.moved() });
                 Some(index)
             };
             let key = step.filter(|_| item.counts).map(|at| (own.is_some(), at));
             let Some((at, step)) = key.and_then(|at| Some((at, own.as_ref().or(steps.get(at.1))?))) else { continue };
-            let fold = folded.entry((name.to_string(), step.unit.clone())).or_default();
+            // Steps of no known unit have nothing in common.
+            let alone = step.unit.is_none().then_some(at.1).filter(|_| !at.0);
+            let key = Key { section: name.to_string(), unit: step.unit.clone(), strayed: at.0, alone };
+            let fold = folded.entry(key).or_default();
             fold.steps.entry(at).or_insert_with(|| step.clone());
             fold.objects += 1;
             fold.data += u64::from(item.is_data);
@@ -235,38 +262,56 @@ impl<'m> Section<'m> {
         if let Some(step) = Units::grown(units, (low, here.from), (low_to, here.to), bytes) {
             return step;
         }
-        let between = |list: &[Alone<'m>], low: u64, high: u64| {
-            let from = list.partition_point(|a| a.at < low);
-            let to = list.partition_point(|a| a.at < high);
-            list.get(from..to).map_or((0, 0, None), |l| {
-                let largest = l.iter().max_by_key(|a| a.size).map(|a| (a.name.to_string(), a.at));
-                (l.len(), l.iter().map(|a| a.size).sum::<u64>(), largest)
-            })
+        let between = |list: &'_ [Alone<'m>], low: u64, high: u64| {
+            let (from, to) = (list.partition_point(|a| a.at < low), list.partition_point(|a| a.at < high));
+            Came::of(list.get(from..to).unwrap_or_default())
         };
-        let (added, size, first) = between(&self.added, low_to, here.to);
-        let (removed, less, gone) = between(&self.removed, low, here.from);
+        let (came, went) = (between(&self.added, low_to, here.to), between(&self.removed, low, here.from));
         let resized = self.items.get(before.unwrap_or(index)..index).unwrap_or_default();
         let resized = resized.iter().filter(|i| i.grown != 0).max_by_key(|i| i.grown.unsigned_abs());
-        let at = |name: &str| name.to_string();
-        let (unit, what) = match (resized, first, gone) {
+        let (unit, what) = match (resized, came, went) {
             (Some(item), _, _) => {
                 let way = if item.grown > 0 { "grew" } else { "shrank" };
-                (units.0.any(item.from), format!("{} {way} by {} bytes", at(item.name), item.grown.unsigned_abs()))
+                (units.0.any(item.from), format!("{} {way} by {} bytes", item.name, item.grown.unsigned_abs()))
             }
-            (_, Some((name, address)), _) if size >= less => {
-                let more = if added > 1 { format!(" and {} more", added - 1) } else { String::new() };
-                (units.1.any(address), format!("{name}{more} added ({size} bytes)"))
+            (_, Some(came), went) if went.as_ref().is_none_or(|went| came.bytes >= went.bytes) => {
+                (units.1.any(came.at), came.words(("added", "came from elsewhere")))
             }
-            (_, _, Some((name, address))) => {
-                let more = if removed > 1 { format!(" and {} more", removed - 1) } else { String::new() };
-                (units.0.any(address), format!("{name}{more} removed ({less} bytes)"))
-            }
+            (_, _, Some(went)) => (units.0.any(went.at), went.words(("removed", "went elsewhere"))),
             _ => {
                 let unit = previous.map_or(here.from, |p| p.from);
                 (units.0.any(unit), format!("what has no name before {}, or its alignment", here.name))
             }
         };
         Step { unit, what, bytes }
+    }
+}
+
+/// What only one image has at a place.
+struct Came {
+    at: u64,
+    bytes: u64,
+    name: String,
+    others: usize,
+    strayed: bool,
+}
+
+impl Came {
+    fn of(list: &[Alone<'_>]) -> Option<Came> {
+        let largest = list.iter().max_by_key(|a| a.size)?;
+        Some(Came {
+            at: largest.at,
+            bytes: list.iter().map(|a| a.size).sum(),
+            name: largest.name.to_string(),
+            others: list.len() - 1,
+            strayed: largest.strayed,
+        })
+    }
+
+    fn words(&self, (alone, strayed): (&str, &str)) -> String {
+        let more = if self.others > 0 { format!(" and {} more", self.others) } else { String::new() };
+        let how = if self.strayed { strayed } else { alone };
+        format!("{}{more} {how} ({} bytes)", self.name, self.bytes)
     }
 }
 
