@@ -5,16 +5,20 @@
 //! counted to one step: of those since objects last lay where they were, the largest; of those that change a phase, if
 //! its own is another. So the counts add up to all that moved.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod units;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
 use super::moves::{Change, Move, Moves};
-use crate::image::map::{Landing, Placed};
-use crate::image::{Home, Image, SymbolKind};
+use crate::image::Image;
+use crate::image::map::Landing;
 use crate::layout::Lines;
 use crate::objects::Object;
 use crate::units::LineSize;
+
+use units::Units;
 
 /// A change upstream, and what it pushed: all of one unit in one section together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -69,7 +73,8 @@ pub(super) fn causes(data: &Moves<'_, '_>, code: &Moves<'_, '_>, maps: Option<Ma
     for (name, section) in &mut sections {
         section.fold(name, (&units.0, &units.1), line, &mut folded);
     }
-    let mut causes: Vec<Cause> = folded.into_iter().map(|(key, fold)| fold.cause(key)).collect();
+    let mut causes: Vec<Cause> =
+        folded.into_iter().filter(|(_, f)| f.objects > 0).map(|(key, fold)| fold.cause(key)).collect();
     causes.sort_by(|a, b| {
         b.objects.cmp(&a.objects).then_with(|| (&a.section, &a.unit, &a.what).cmp(&(&b.section, &b.unit, &b.what)))
     });
@@ -140,40 +145,46 @@ struct Section<'m> {
 #[derive(Clone)]
 struct Step {
     unit: Option<String>,
+    /// Of a step of no known unit, what it has in common with another: who went here and came there.
+    tag: String,
     what: String,
     bytes: i64,
 }
 
-/// Which steps are told together.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+/// Which steps are told together: of one unit in one section.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     section: String,
     unit: Option<String>,
     /// Moved by themselves.
     strayed: bool,
-    alone: Option<usize>,
+    tag: String,
 }
 
-/// The steps of one unit in one section.
+impl Key {
+    fn of(section: &str, step: &Step, strayed: bool) -> Key {
+        let tag = if step.unit.is_some() { String::new() } else { step.tag.clone() };
+        Key { section: section.to_string(), unit: step.unit.clone(), strayed, tag }
+    }
+}
+
+/// What one unit pushes in one section.
 #[derive(Default)]
 struct Fold {
-    /// Largest first, in the end.
-    steps: BTreeMap<(bool, usize), Step>,
+    /// In words, by how many bytes.
+    steps: Vec<(u64, String)>,
+    bytes: i64,
     objects: u64,
     data: u64,
 }
 
 impl Fold {
-    fn cause(self, Key { section, unit, strayed, .. }: Key) -> Cause {
-        let bytes = self.steps.values().map(|s| s.bytes);
-        // Those that changed their places by themselves did not push each other.
-        let bytes = if strayed { bytes.max_by_key(|b| b.unsigned_abs()).unwrap_or(0) } else { bytes.sum() };
-        let mut steps: Vec<&Step> = self.steps.values().collect();
-        steps.sort_by_key(|s| std::cmp::Reverse(s.bytes.unsigned_abs()));
-        let mut what: Vec<&str> = Vec::new();
-        for step in &steps {
-            if !what.contains(&step.what.as_str()) {
-                what.push(&step.what);
+    fn cause(mut self, key: Key) -> Cause {
+        self.steps.sort_by_key(|step| std::cmp::Reverse(step.0));
+        let mut what: Vec<String> = Vec::new();
+        for (_, step) in self.steps {
+            if !what.contains(&step) {
+                what.push(step);
             }
         }
         let more = what.len().saturating_sub(2);
@@ -182,7 +193,41 @@ impl Fold {
         if more > 0 {
             what += &format!("; {more} more");
         }
-        Cause { unit, section, what, bytes, objects: self.objects, data: self.data }
+        let Key { unit, section, .. } = key;
+        Cause { unit, section, what, bytes: self.bytes, objects: self.objects, data: self.data }
+    }
+}
+
+/// How far each unit upstream has pushed, since objects last lay where they were.
+#[derive(Default)]
+struct Pushed {
+    by: HashMap<Key, (i64, usize)>,
+    /// By bytes, then the first of them: all, and those that change a phase.
+    all: BTreeSet<(u64, std::cmp::Reverse<usize>, Key)>,
+    turning: BTreeSet<(u64, std::cmp::Reverse<usize>, Key)>,
+}
+
+impl Pushed {
+    fn add(&mut self, key: Key, bytes: i64, turns: impl Fn(i64) -> bool) {
+        let next = self.by.len();
+        let entry = self.by.entry(key.clone()).or_insert((0, next));
+        let rank = |(bytes, first): (i64, usize)| (bytes.unsigned_abs(), std::cmp::Reverse(first), key.clone());
+        self.all.remove(&rank(*entry));
+        self.turning.remove(&rank(*entry));
+        entry.0 += bytes;
+        if entry.0 != 0 {
+            self.all.insert(rank(*entry));
+        }
+        if turns(entry.0) {
+            self.turning.insert(rank(*entry));
+        }
+    }
+
+    /// Which pushes furthest, and how far.
+    fn furthest(&self, turns: bool) -> Option<(&Key, i64)> {
+        let turning = self.turning.last().filter(|_| turns);
+        let (_, _, key) = turning.or(self.all.last())?;
+        Some((key, self.by.get(key)?.0))
     }
 }
 
@@ -203,60 +248,58 @@ impl<'m> Section<'m> {
         }
         self.added.sort_by_key(|a| a.at);
         self.removed.sort_by_key(|a| a.at);
-        let mut steps: Vec<Step> = Vec::new();
+        let turns = |bytes: i64| bytes.rem_euclid(line.bytes().cast_signed()) != 0;
+        let mut pushed = Pushed::default();
+        let mut happen = |step: &Step, strayed: bool| {
+            let key = Key::of(name, step, strayed);
+            let fold = folded.entry(key.clone()).or_default();
+            fold.steps.push((step.bytes.unsigned_abs(), step.what.clone()));
+            (key, step.bytes)
+        };
+        let mut counted: Vec<(Key, i64, bool)> = Vec::new();
         if self.start != 0 {
             let what = "the section begins elsewhere: what lies before it changed its size".to_string();
-            steps.push(Step { unit: None, what, bytes: self.start });
+            let (key, bytes) = happen(&Step { unit: None, tag: "section".into(), what, bytes: self.start }, false);
+            pushed.add(key, bytes, turns);
         }
-        // Since objects last lay where they were: the largest step, and the largest that changes a phase.
-        let (mut largest, mut phase) = (None, None);
         let (mut before, mut delta) = (None, self.start);
-        let mut next = 0;
-        let turns = |bytes: i64| bytes.rem_euclid(line.bytes().cast_signed()) != 0;
         for (index, item) in self.items.iter().enumerate() {
-            // What changed its place by itself pushes nothing else.
-            let mut own = None;
-            let step = if kept.contains(&index) {
-                let by = item.moved() - delta;
-                if by != 0 {
-                    steps.push(self.step(before, index, by, units));
-                }
-                delta = item.moved();
-                before = Some(index);
-                if delta == 0 {
-                    (largest, phase, next) = (None, None, steps.len());
-                }
-                for (at, new) in steps.iter().enumerate().skip(next) {
-                    let larger = |old: &Option<usize>| {
-                        let old = old.and_then(|o| steps.get(o)).map_or(0, |s: &Step| s.bytes.unsigned_abs());
-                        new.bytes.unsigned_abs() > old
-                    };
-                    largest = if larger(&largest) { Some(at) } else { largest };
-                    phase = if turns(new.bytes) && larger(&phase) { Some(at) } else { phase };
-                }
-                next = steps.len();
-                phase.filter(|_| turns(delta)).or(largest)
-            } else {
-                let unit = units.0.any(item.from);
+            if !kept.contains(&index) {
+                // What changed its place by itself pushes nothing else.
                 let what = "at another place in the order of the link".to_string();
-                own = Some(Step { unit, what, bytes: item.moved() });
-                Some(index)
-            };
-            let key = step.filter(|_| item.counts).map(|at| (own.is_some(), at));
-            let Some((at, step)) = key.and_then(|at| Some((at, own.as_ref().or(steps.get(at.1))?))) else { continue };
-            // Steps of no known unit have nothing in common.
-            let alone = step.unit.is_none().then_some(at.1).filter(|_| !at.0);
-            let key = Key { section: name.to_string(), unit: step.unit.clone(), strayed: at.0, alone };
+                let step = Step { unit: units.0.any(item.from), tag: String::new(), what, bytes: item.moved() };
+                let (key, bytes) = happen(&step, true);
+                counted.extend(item.counts.then_some((key, bytes, item.is_data)));
+                continue;
+            }
+            let by = item.moved() - delta;
+            delta = item.moved();
+            if by != 0 {
+                let (key, bytes) = happen(&self.step(before, index, by, units), false);
+                pushed.add(key, bytes, turns);
+            }
+            before = Some(index);
+            if delta == 0 {
+                pushed = Pushed::default();
+            }
+            if let Some((key, bytes)) = pushed.furthest(turns(delta)).filter(|_| item.counts) {
+                counted.push((key.clone(), bytes, item.is_data));
+            }
+        }
+        for (key, bytes, is_data) in counted {
             let fold = folded.entry(key).or_default();
-            fold.steps.entry(at).or_insert_with(|| step.clone());
+            // Of those that moved by themselves, which did not push each other, the furthest.
+            fold.bytes = if fold.bytes.unsigned_abs() > bytes.unsigned_abs() { fold.bytes } else { bytes };
             fold.objects += 1;
-            fold.data += u64::from(item.is_data);
+            fold.data += u64::from(is_data);
         }
     }
 
     /// What happened between the object before and this one.
     fn step(&self, before: Option<usize>, index: usize, bytes: i64, units: (&Units<'_>, &Units<'_>)) -> Step {
-        let Some(here) = self.items.get(index) else { return Step { unit: None, what: String::new(), bytes } };
+        let Some(here) = self.items.get(index) else {
+            return Step { unit: None, tag: String::new(), what: String::new(), bytes };
+        };
         let previous = before.and_then(|b| self.items.get(b));
         let (low, low_to) = previous.map_or((0, 0), |p| (p.from, p.to));
         if let Some(step) = Units::grown(units, (low, here.from), (low_to, here.to), bytes) {
@@ -269,21 +312,26 @@ impl<'m> Section<'m> {
         let (came, went) = (between(&self.added, low_to, here.to), between(&self.removed, low, here.from));
         let resized = self.items.get(before.unwrap_or(index)..index).unwrap_or_default();
         let resized = resized.iter().filter(|i| i.grown != 0).max_by_key(|i| i.grown.unsigned_abs());
+        let mut tag = format!("{}", here.from);
         let (unit, what) = match (resized, came, went) {
             (Some(item), _, _) => {
                 let way = if item.grown > 0 { "grew" } else { "shrank" };
                 (units.0.any(item.from), format!("{} {way} by {} bytes", item.name, item.grown.unsigned_abs()))
             }
             (_, Some(came), went) if went.as_ref().is_none_or(|went| came.bytes >= went.bytes) => {
+                tag.clone_from(&came.name);
                 (units.1.any(came.at), came.words(("added", "came from elsewhere")))
             }
-            (_, _, Some(went)) => (units.0.any(went.at), went.words(("removed", "went elsewhere"))),
+            (_, _, Some(went)) => {
+                tag.clone_from(&went.name);
+                (units.0.any(went.at), went.words(("removed", "went elsewhere")))
+            }
             _ => {
                 let unit = previous.map_or(here.from, |p| p.from);
                 (units.0.any(unit), format!("what has no name before {}, or its alignment", here.name))
             }
         };
-        Step { unit, what, bytes }
+        Step { unit, tag, what, bytes }
     }
 }
 
@@ -334,78 +382,4 @@ fn in_order(items: &[Item<'_>]) -> Vec<usize> {
     let mut run: Vec<usize> = std::iter::successors(ends.last().copied(), back).collect();
     run.reverse();
     run
-}
-
-/// Whose an address is.
-struct Units<'m> {
-    /// Of a link map: start, end, and what was placed there.
-    placed: Vec<(u64, u64, &'m Placed)>,
-    /// Without one, local symbols by address: their source file. A global one between two of a file is of it too.
-    files: Vec<(u64, &'m str)>,
-}
-
-impl<'m> Units<'m> {
-    fn of(image: &'m Image<'_>, map: Option<&'m Landing>) -> Units<'m> {
-        let mut placed: Vec<_> = map
-            .iter()
-            .flat_map(|m| &m.placed)
-            .filter(|p| p.size > 0 && !p.file.is_empty())
-            .map(|p| (p.address, p.address.saturating_add(p.size), p))
-            .collect();
-        placed.sort_by_key(|&(start, end, _)| (start, end));
-        let mut files = Vec::new();
-        let mut file: Option<&str> = None;
-        for symbol in image.symbols.iter().filter(|_| map.is_none()) {
-            match (symbol.kind, symbol.home, &file) {
-                (SymbolKind::File, ..) => file = Some(symbol.name.as_ref()).filter(|n| !n.is_empty()),
-                (SymbolKind::Data | SymbolKind::Function, Home::Section(_), Some(file)) if symbol.local => {
-                    files.push((symbol.value, *file));
-                }
-                _ => {}
-            }
-        }
-        files.sort();
-        Units { placed, files }
-    }
-
-    fn any(&self, address: u64) -> Option<String> {
-        if !self.placed.is_empty() {
-            let at = self.placed.partition_point(|&(start, ..)| start <= address).checked_sub(1)?;
-            let &(_, end, placed) = self.placed.get(at)?;
-            return (address < end).then(|| label(placed));
-        }
-        let at = self.files.partition_point(|(start, _)| *start <= address);
-        let before = at.checked_sub(1).and_then(|at| self.files.get(at));
-        let (before, after) = (before?, self.files.get(at));
-        (before.0 == address || after.is_some_and(|a| a.1 == before.1)).then(|| before.1.to_string())
-    }
-
-    /// By link maps: which input section between two places changed its size most.
-    fn grown(units: (&Units<'_>, &Units<'_>), base: (u64, u64), patched: (u64, u64), bytes: i64) -> Option<Step> {
-        let sizes = |units: &Units<'_>, (low, high): (u64, u64)| -> BTreeMap<(String, String, u32), i64> {
-            let from = units.placed.partition_point(|&(_, end, _)| end <= low);
-            let within = units.placed.iter().skip(from).take_while(|&&(start, ..)| start < high);
-            within.map(|(_, _, p)| ((label(p), p.section.clone(), p.index), p.size.cast_signed())).collect()
-        };
-        if units.0.placed.is_empty() || units.1.placed.is_empty() {
-            return None;
-        }
-        let (x, y) = (sizes(units.0, base), sizes(units.1, patched));
-        let keys: BTreeSet<_> = x.keys().chain(y.keys()).collect();
-        let by = |key: &(String, String, u32)| y.get(key).copied().unwrap_or(0) - x.get(key).copied().unwrap_or(0);
-        let key = keys.into_iter().filter(|k| by(k) != 0).max_by_key(|k| by(k).unsigned_abs())?;
-        let what = match (x.get(key), y.get(key)) {
-            (None, Some(size)) => format!("its {} came ({size} bytes)", key.1),
-            (Some(size), None) => format!("its {} went ({size} bytes)", key.1),
-            _ => format!("its {} {:+} bytes", key.1, by(key)),
-        };
-        Some(Step { unit: Some(key.0.clone()), what, bytes })
-    }
-}
-
-fn label(placed: &Placed) -> String {
-    match &placed.member {
-        Some(member) => format!("{}({member})", placed.file),
-        None => placed.file.clone(),
-    }
 }
