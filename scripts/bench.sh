@@ -109,15 +109,15 @@ image() {
     [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
     command -v pahole >/dev/null || { echo "bench.sh: pahole is missing (apt-get install dwarves)" >&2; exit 4; }
     rm -f "$work/turns"
-    local scan="$straddle scan"
+    local scan="$straddle scan --heat none"
     turns 3 \
-        "names: straddle scan --types none" "$scan --types none $image" \
+        "names: straddle scan --heat none --types none" "$scan --types none $image" \
         "nm -S" "nm -S $image" \
-        "BTF: straddle scan --types btf" "$scan --types btf $image" \
+        "BTF: straddle scan --heat none --types btf" "$scan --types btf $image" \
         "pahole -F btf --sizes" "pahole -F btf --sizes $image" \
-        "DWARF: straddle scan -j 1" "$scan --types dwarf -j 1 $image" \
+        "DWARF: straddle scan --heat none -j 1" "$scan --types dwarf -j 1 $image" \
         "pahole -F dwarf --sizes -j1" "pahole -F dwarf --sizes -j1 $image" \
-        "DWARF: straddle scan -j 2" "$scan --types dwarf -j 2 $image" \
+        "DWARF: straddle scan --heat none -j 2" "$scan --types dwarf -j 2 $image" \
         "pahole -F dwarf --sizes -j2" "pahole -F dwarf --sizes -j2 $image" |
         awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against straddle |\n|---|--:|--:|--:|" }
             NR % 2 { ours = $2; against = "1" } !(NR % 2) { against = sprintf("%.1f", $2 / ours) }

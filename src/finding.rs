@@ -104,8 +104,34 @@ pub struct Use {
     /// The function that is handed the address and makes the access.
     pub through: Option<String>,
     pub evidence: Evidence,
-    /// Instructions where decoded.
-    pub count: u32,
+    /// Instructions where decoded, samples or weights where measured.
+    pub count: u64,
+    /// How many made it; `null`: not known.
+    pub cpus: Option<u32>,
+}
+
+/// What profiles saw of what a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Measured {
+    /// Samples (or weights of a list), on its line or to its bytes.
+    pub samples: u64,
+    /// The most CPUs that one datum was touched by; `null`: not told.
+    pub cpus: Option<u32>,
+    /// Pairs of a write and another CPU's access to different data of one line: what a layout can mend. `null`: it is not
+    /// about sharing.
+    pub conflict: Option<u64>,
+    /// Such pairs to the same datum: what no layout mends.
+    pub true_sharing: u64,
+    /// Samples that found the line modified in the cache of another CPU.
+    pub hitm: u64,
+}
+
+impl Measured {
+    /// What orders findings.
+    #[must_use]
+    pub fn weight(self) -> u64 {
+        self.conflict.unwrap_or(self.samples)
+    }
 }
 
 /// One thing worth a look, with its evidence and what to do. JSON as in `straddle.scan/1`.
@@ -128,6 +154,8 @@ pub struct Finding {
     pub sensitivity: Option<Sensitivity>,
     /// Some of the accesses that it stands on, the strongest first; empty where none is known.
     pub accesses: Vec<Use>,
+    /// `null`: no profile, or it saw nothing of it.
+    pub measured: Option<Measured>,
 }
 
 impl Finding {
@@ -147,6 +175,7 @@ impl Finding {
             alternatives: Vec::new(),
             sensitivity: None,
             accesses: Vec::new(),
+            measured: None,
         }
     }
 }

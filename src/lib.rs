@@ -25,7 +25,7 @@ pub mod objects;
 pub mod types;
 
 pub mod code;
-
+pub mod formats;
 pub mod heat;
 pub mod layout;
 

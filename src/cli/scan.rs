@@ -9,6 +9,8 @@ use super::images::{ImageArgs, Source};
 use super::pool::pool;
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
+use crate::formats::Samples;
+use crate::open::Bytes;
 use crate::rules::{Ask, Names};
 use crate::units::LineSize;
 use crate::{open, report, rules};
@@ -24,8 +26,15 @@ pub struct ScanArgs {
     pub view: ViewArgs,
     #[arg(long, value_name = "NAME", help = "Only this object: its lines byte by byte, with its neighbours")]
     pub object: Option<String>,
+    #[arg(long, value_name = "FILE")]
+    #[arg(help = "What was seen to run: text of perf script, a list of names with weights, a table of \
+                  net_cachelines; may be given again (docs/profiles.md)")]
+    pub profile: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t, help = "What comes first")]
     pub sort: Sort,
+    #[arg(long, value_enum, default_value_t, conflicts_with = "profile")]
+    #[arg(help = "Where it comes from who reads and writes what")]
+    pub heat: HeatFrom,
     #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
     pub all: bool,
 }
@@ -50,6 +59,16 @@ pub struct ViewArgs {
     pub rules: Option<PathBuf>,
 }
 
+/// `--heat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HeatFrom {
+    /// The code of the image
+    #[default]
+    Decoded,
+    /// Nowhere: names and types alone are judged, which takes a fraction of the time
+    None,
+}
+
 /// `--sort`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
@@ -62,9 +81,13 @@ pub enum Sort {
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
+    let read: Vec<(Bytes, String)> =
+        args.profile.iter().map(|path| Ok((open::map(path)?, path.display().to_string()))).collect::<Result<_>>()?;
+    let profiles: Vec<Samples<'_>> =
+        read.iter().map(|(bytes, path)| Samples::open(bytes, path)).collect::<Result<_>>()?;
     let ask = Ask {
         line: args.view.line,
         double_line: args.view.double_cl,
@@ -73,6 +96,8 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         hot: hot.as_ref(),
         object: args.object.as_deref(),
         allow: &allow,
+        no_heat: args.heat == HeatFrom::None,
+        profiles: &profiles,
     };
     let files = args.view.types.of(&args.image).open()?;
     let source = Source::open(&args.image)?;
@@ -81,7 +106,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
-    args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
+    args.format.write(&scan, || report::scan::page(&scan, args.format.view(args.all)), out)?;
     Ok(Exit::Done)
 }
 

@@ -136,6 +136,11 @@ impl<'h, 'i> Atlas<'h, 'i> {
         Some(self.address(section, offset))
     }
 
+    /// Whether a per-CPU section has an address, as it is linked.
+    pub(super) fn holds(&self, section: u32, address: u64) -> bool {
+        self.per_cpu.iter().any(|&(start, end, s)| s == section && (start..end).contains(&address))
+    }
+
     pub(super) fn relocations(&self, section: u32, start: u64, end: u64) -> &'h [Field<'i>] {
         self.relocations.within(section, start, end)
     }

@@ -31,6 +31,9 @@ pub(super) struct Code<'i> {
     pub(super) functions: Vec<Function<'i>>,
     /// What is each function's own: less what others that begin inside it cover. By function and start.
     pieces: Vec<Piece>,
+    by_start: Vec<Piece>,
+    /// `None` where several have it.
+    by_name: HashMap<&'i str, Option<u32>>,
     /// In bytes.
     pub(super) unnamed: u64,
 }
@@ -55,7 +58,24 @@ impl<'i> Code<'i> {
         pieces.sort_unstable();
         let covered: u64 = pieces.iter().map(|p| p.end - p.start).sum();
         let all = image.sections.iter().filter(|s| s.loaded && s.executable).map(|s| s.size).sum::<u64>();
-        Code { image, functions, pieces, unnamed: all.saturating_sub(covered) }
+        let mut by_start = pieces.clone();
+        by_start.sort_unstable_by_key(|p| p.start);
+        let mut by_name = HashMap::with_capacity(functions.len());
+        for (index, function) in (0u32..).zip(&functions) {
+            by_name.entry(function.name).and_modify(|f| *f = None).or_insert(Some(index));
+        }
+        Code { image, functions, pieces, by_start, by_name, unnamed: all.saturating_sub(covered) }
+    }
+
+    /// The function whose own an address is.
+    pub(super) fn covering(&self, address: u64) -> Option<u32> {
+        let at = self.by_start.partition_point(|p| p.start <= address).checked_sub(1)?;
+        self.by_start.get(at).filter(|p| address < p.end).map(|p| p.function)
+    }
+
+    /// The function of a name that only one has.
+    pub(super) fn called(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied().flatten()
     }
 
     /// Those of one function, in place of what `out` holds.

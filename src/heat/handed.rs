@@ -1,5 +1,7 @@
 //! What functions do with the addresses that they are handed: a lock is touched by `lock(&it)`, a list by `add(&it)`.
 
+use rayon::prelude::*;
+
 use super::flow::{Found, Passed, Reach};
 use super::{Access, Kind};
 use crate::finding::Evidence;
@@ -21,12 +23,12 @@ pub(super) fn resolve(all: &[Found]) -> Handed {
             let mut own = handed.reaches.get(index).cloned().unwrap_or_default();
             for forward in &found.forwards {
                 for reach in handed.of(forward.callee, forward.argument) {
-                    add(&mut own, forward.parameter, shifted(reach, forward.offset, forward.loose));
+                    add(&mut own, forward.parameter, shifted(reach, forward.offset.into(), forward.loose));
                 }
             }
             own
         };
-        handed = Handed { reaches: all.iter().enumerate().map(more).collect() };
+        handed = Handed { reaches: all.par_iter().enumerate().map(more).collect() };
     }
     handed
 }
@@ -72,5 +74,6 @@ fn access(object: u32, offset: u64, reach: Reach, function: u32, through: Option
     let Reach { offset: more, width, kind, indexed } = reach;
     let offset = offset.checked_add_signed(more)?;
     let width = if kind == Kind::Address { 0 } else { width };
-    Some(Access { object, offset, width, kind, indexed, function, through, evidence: Evidence::Decoded, count: 1 })
+    let (evidence, cpu, thread, count, hitm) = (Evidence::Decoded, None, None, 1, 0);
+    Some(Access { object, offset, width, kind, indexed, function, through, evidence, cpu, thread, count, hitm })
 }

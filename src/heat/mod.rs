@@ -12,6 +12,7 @@ mod atlas;
 mod flow;
 mod functions;
 mod handed;
+mod measured;
 mod ops;
 mod users;
 mod x86;
@@ -21,16 +22,20 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::error::Result;
 use crate::finding::Evidence;
+use crate::formats::Samples;
 use crate::image::{Image, Relocations};
 use crate::objects::Object;
 
 use atlas::Atlas;
 use flow::Found;
 use functions::Code;
+use measured::{Ground, References};
 use ops::{Decoder, Instructions};
 
 pub use functions::Function;
+pub use measured::{Known, Named, Profile};
 pub use users::Users;
 
 /// What an access does. Of two that several functions make, the one further down weighs more.
@@ -82,14 +87,23 @@ pub struct Access {
     pub kind: Kind,
     /// An index that is not known adds to `offset`: any element from there on.
     pub indexed: bool,
-    /// Index into [`Heat::functions`].
+    /// Index into [`Heat::functions`], or [`NOBODY`].
     pub function: u32,
     /// The function that is handed the address and makes the access.
     pub through: Option<u32>,
     pub evidence: Evidence,
-    /// Instructions where decoded; samples or events where measured.
-    pub count: u32,
+    /// Which one made it; `None`: not known, as of all that is decoded.
+    pub cpu: Option<u32>,
+    /// `None`: not known, or several.
+    pub thread: Option<u32>,
+    /// Instructions where decoded; samples or weights where measured.
+    pub count: u64,
+    /// Of those, how many found the line modified in the cache of another CPU.
+    pub hitm: u64,
 }
+
+/// The function of an access of which none is known.
+pub const NOBODY: u32 = u32::MAX;
 
 /// Who reads and writes which bytes of the objects of an image.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +114,8 @@ pub struct Heat<'i> {
     pub accesses: Vec<Access>,
     /// What could not be decoded or placed, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// What became of each profile.
+    pub profiles: Vec<Profile>,
 }
 
 /// One reference from code, for comparing with another reader.
@@ -116,15 +132,40 @@ impl<'i> Heat<'i> {
     /// Decodes all code of an image. `objects`: its data, by space and address. Uses the threads of the current pool.
     #[must_use]
     pub fn decoded(image: &'i Image<'_>, objects: &[Object<'_>]) -> Heat<'i> {
+        // Without a profile nothing can be wrong.
+        Heat::profiled(image, objects, &[], None).unwrap_or_default()
+    }
+
+    /// With what profiles tell. `known`: what the names in them mean.
+    ///
+    /// # Errors
+    /// A profile that cannot be read to its end.
+    pub fn profiled(
+        image: &'i Image<'_>,
+        objects: &[Object<'_>],
+        profiles: &[Samples<'_>],
+        known: Option<&dyn Known>,
+    ) -> Result<Heat<'i>> {
         let relocations = image.code_relocations();
         let mut heat = Heat::default();
-        let Some((code, all)) = decode(image, objects, &relocations, &mut heat.skipped) else { return heat };
+        let code = Code::of(image);
+        let atlas = Atlas::of(image, objects, &relocations, &code.functions);
+        let all = decode(image, &code, &atlas, &mut heat.skipped);
         let handed = handed::resolve(&all);
         let accesses = (0u32..).zip(&all).map(|(function, found)| handed.accesses(function, found));
         heat.accesses = accesses.flatten().collect();
+        if let Some(known) = known {
+            let (decoder, references) = (Decoder::of(image), References::of(&all));
+            let ground = Ground { image, objects, code: &code, atlas: &atlas, decoder, references };
+            for samples in profiles {
+                let (accesses, profile) = measured::measure(&ground, samples, known)?;
+                heat.accesses.extend(accesses);
+                heat.profiles.push(profile);
+            }
+        }
         heat.functions = code.functions;
         merge(&mut heat.accesses);
-        heat
+        Ok(heat)
     }
 
     /// The accesses of one object, by offset.
@@ -145,7 +186,9 @@ impl<'i> Heat<'i> {
 /// With `relocations` empty, only what the instructions say is believed.
 #[must_use]
 pub fn references(image: &Image<'_>, objects: &[Object<'_>], relocations: &Relocations<'_>) -> Vec<Reference> {
-    let Some((code, all)) = decode(image, objects, relocations, &mut BTreeMap::new()) else { return Vec::new() };
+    let code = Code::of(image);
+    let atlas = Atlas::of(image, objects, relocations, &code.functions);
+    let all = decode(image, &code, &atlas, &mut BTreeMap::new());
     let functions = code.functions.iter().zip(all);
     let mut out: Vec<Reference> = functions
         .flat_map(|(function, found)| {
@@ -164,47 +207,44 @@ pub fn references(image: &Image<'_>, objects: &[Object<'_>], relocations: &Reloc
     out
 }
 
-fn decode<'i>(
-    image: &'i Image<'_>,
-    objects: &[Object<'_>],
-    relocations: &Relocations<'_>,
+/// What each function does, by function; nothing of a machine that is not decoded.
+fn decode(
+    image: &Image<'_>,
+    code: &Code<'_>,
+    atlas: &Atlas<'_, '_>,
     skipped: &mut BTreeMap<&'static str, u64>,
-) -> Option<(Code<'i>, Vec<Found>)> {
+) -> Vec<Found> {
     let Some(decoder) = Decoder::of(image) else {
         skipped.insert("code of this machine is not decoded", 1);
-        return None;
+        return Vec::new();
     };
-    let code = Code::of(image);
-    let atlas = Atlas::of(image, objects, relocations, &code.functions);
-    let preserving = code.preserving(&atlas, decoder);
-    // Functions are as uneven as they get: a thousand chunks let two threads end together.
-    let chunk = code.functions.len() / 1024 + 1;
-    let indices: Vec<u32> = (0u32..).take(code.functions.len()).collect();
-    let work = |chunk: &[u32]| {
-        let mut instructions = Instructions::default();
-        let one = |&function: &u32| {
-            code.instructions(function, &atlas, decoder, &mut instructions);
-            flow::follow(&instructions, &atlas, &preserving, decoder.abi())
-        };
-        chunk.iter().map(one).collect::<Vec<Found>>()
+    let preserving = code.preserving(atlas, decoder);
+    // Functions are as uneven as they get: a thousand pieces let two threads end together.
+    let piece = code.functions.len() / 1024 + 1;
+    let indices = (0..u32::try_from(code.functions.len()).unwrap_or(u32::MAX)).into_par_iter();
+    let one = |instructions: &mut Instructions, function: u32| {
+        code.instructions(function, atlas, decoder, instructions);
+        flow::follow(instructions, atlas, &preserving, decoder.abi())
     };
-    let found: Vec<Found> = indices.par_chunks(chunk).flat_map_iter(work).collect();
+    let found: Vec<Found> = indices.with_max_len(piece).map_init(Instructions::default, one).collect();
     for (reason, count) in found.iter().flat_map(|f| &f.skipped) {
         *skipped.entry(reason).or_insert(0) += count;
     }
     if code.unnamed > 0 {
         skipped.insert("bytes of code that no symbol covers", code.unnamed);
     }
-    Some((code, found))
+    found
 }
 
 /// Equal accesses become one, their counts added.
 fn merge(accesses: &mut Vec<Access>) {
     accesses.par_sort_unstable();
     accesses.dedup_by(|later, kept| {
-        let same = Access { count: kept.count, ..*later } == *kept;
+        let same = Access { thread: kept.thread, count: kept.count, hitm: kept.hitm, ..*later } == *kept;
         if same {
+            kept.thread = kept.thread.filter(|_| kept.thread == later.thread);
             kept.count = kept.count.saturating_add(later.count);
+            kept.hitm = kept.hitm.saturating_add(later.hitm);
         }
         same
     });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Access, Heat, Kind};
+use super::{Access, Heat, Kind, NOBODY};
 
 /// Functions (by index) that use some bytes while the program runs; those that run only at start, at exit or by way of
 /// exception are counted apart.
@@ -44,6 +44,9 @@ impl Heat<'_> {
         let mut users = Users::default();
         for access in self.of(object).iter().filter(|a| a.reaches(&bytes) && (anywhere || !a.indexed)) {
             let function = access.function;
+            if function == NOBODY {
+                continue;
+            }
             if self.function(function).is_some_and(|f| f.cold) {
                 users.cold.insert(function);
                 continue;

@@ -13,7 +13,7 @@ use object::read::elf::{FileHeader, NoteIterator, ProgramHeader, SectionHeader, 
 use super::kallsyms::{self, Places, Words};
 use super::listed;
 use super::{
-    Class, Home, Image, Kind, Machine, Section, SectionKind, Sizes, Symbol, SymbolKind, SymbolsFrom, TlsBlock,
+    Class, Home, Image, Kind, Machine, Section, SectionKind, Segment, Sizes, Symbol, SymbolKind, SymbolsFrom, TlsBlock,
 };
 use crate::error::{Error, Result};
 use crate::units::{Align, LineSize};
@@ -80,6 +80,30 @@ fn read<'a, E: FileHeader<Endian = Endianness>>(bytes: &'a [u8], path: &str) -> 
         from_kallsyms(&mut image);
     }
     Ok(image)
+}
+
+/// The parts of the file that are loaded, as its program headers tell them; none of a relocatable file.
+pub(super) fn segments(bytes: &[u8]) -> Vec<Segment> {
+    match bytes.get(4).copied() {
+        Some(1) => loads::<elf::FileHeader32<Endianness>>(bytes),
+        Some(2) => loads::<elf::FileHeader64<Endianness>>(bytes),
+        _ => None,
+    }
+    .unwrap_or_default()
+}
+
+fn loads<E: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> Option<Vec<Segment>> {
+    let header = E::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    let all = header.program_headers(endian, bytes).ok()?.iter().filter(|s| s.p_type(endian) == elf::PT_LOAD);
+    let segment = |s: &E::ProgramHeader| Segment {
+        offset: s.p_offset(endian).into(),
+        file_size: s.p_filesz(endian).into(),
+        address: s.p_vaddr(endian).into(),
+        size: s.p_memsz(endian).into(),
+        executable: s.p_flags(endian).0 & elf::PF_X.0 != 0,
+    };
+    Some(all.map(segment).collect())
 }
 
 /// What a stripped kernel still tells of itself. Where it cannot be read, the image keeps what it has.

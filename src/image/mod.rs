@@ -59,6 +59,18 @@ pub struct TlsBlock {
     pub size: u64,
 }
 
+/// A part of the file that is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// In the file.
+    pub offset: u64,
+    pub file_size: u64,
+    /// In memory; `size` is `file_size` and what begins as zeros.
+    pub address: u64,
+    pub size: u64,
+    pub executable: bool,
+}
+
 /// `EI_CLASS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Class {
@@ -318,6 +330,12 @@ impl<'a> Image<'a> {
     #[must_use]
     pub fn code_relocations(&self) -> Relocations<'a> {
         reloc::read(self, true)
+    }
+
+    /// The parts that are loaded. None of a relocatable file, and of what has no file.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Segment> {
+        elf::segments(self.bytes)
     }
 
     #[must_use]

@@ -1,5 +1,6 @@
 //! Lines: who straddles one, who shares one, and the totals of each section.
 
+mod conflict;
 mod sensitivity;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::objects::{Object, Objects, Space};
 use crate::units::LineSize;
 
+pub use conflict::Touches;
 pub use sensitivity::{adjoining, meeting, most_on_a_line, occupancy, on_one_pair, sensitivity};
 
 /// The cache lines of an image's objects.

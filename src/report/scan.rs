@@ -1,35 +1,45 @@
 //! [`Scan`] → [`Page`]: a summary by section, then the first findings.
 
 use crate::finding::{Evidence, Finding, Sensitivity, Subject};
+use crate::heat::Profile;
 use crate::image::{Facts, Sizes, SymbolsFrom, TypesFrom};
 use crate::rules::{LineMap, Scan, SectionCounts};
 
-use super::page::{Block, Page, Table};
+use super::drawn::{of_finding, of_maps};
+use super::page::{Block, Page, Table, View};
 
 const SECTIONS: usize = 12;
 const FINDINGS: usize = 12;
+/// Whose lines are drawn.
+const DRAWN: usize = 30;
 
-/// `all`: every row instead of the first ones.
+/// Its figures are in a document only.
 #[must_use]
-pub fn page(scan: &Scan, all: bool) -> Page {
+pub fn page(scan: &Scan, view: View) -> Page {
     let (image, totals) = (&scan.image, &scan.totals.counts);
     let mut page = Page { title: title(scan), sentence: sentence(scan), ..Page::default() };
     if !scan.maps.is_empty() {
+        page.blocks.extend(of_maps(&scan.maps, image.line_size).filter(|_| view == View::Document));
         page.blocks.extend(scan.maps.iter().map(|m| map(m, image.line_size)));
     } else if totals.objects > 0 {
-        page.blocks.push(Block::Table(sections(scan, all)));
+        page.blocks.push(Block::Table(sections(scan, view)));
         page.blocks.push(Block::Text(format!("classes: {}", listing(&scan.totals.classes))));
     }
     if !scan.findings.is_empty() {
-        page.blocks.push(Block::Table(findings(scan, all)));
-        let shown = if all { scan.findings.len() } else { FINDINGS };
-        page.blocks.extend(alternatives(top(&scan.findings, shown).into_iter()));
+        if view == View::Document && scan.maps.is_empty() {
+            let drawn = top(&scan.findings, DRAWN).into_iter().filter_map(|f| of_finding(f, image.line_size));
+            page.blocks.extend(drawn);
+        }
+        page.blocks.push(Block::Table(findings(scan, view)));
+        page.blocks.extend(alternatives(top(&scan.findings, view.rows(FINDINGS)).into_iter()));
         let types = match image.types_from {
             None => "from symbols",
             Some(TypesFrom::Dwarf) => "from symbols and from types (locks, atomics, what is volatile)",
             Some(TypesFrom::Btf) => "from symbols and types of BTF (no alignment, no lines, few variables)",
         };
-        let users = if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
+        let users = if scan.findings.iter().any(|f| f.measured.is_some()) {
+            "who uses what is seen by the profile, and decoded from code where that says nothing"
+        } else if scan.findings.iter().any(|f| f.evidence == Evidence::Decoded) {
             "who uses what is decoded from code: how often, and on how many CPUs, is not known"
         } else {
             "who reads and writes is not known"
@@ -43,6 +53,7 @@ pub fn page(scan: &Scan, all: bool) -> Page {
             );
         }
     }
+    page.notes.extend(scan.profiles.iter().flat_map(profile));
     page.notes.extend(symbols(image).map(str::to_string));
     if image.sizes == Sizes::UpTo {
         page.notes.push(UP_TO.to_string());
@@ -52,6 +63,32 @@ pub fn page(scan: &Scan, all: bool) -> Page {
         page.notes.push(format!("left out: {}", listing(&scan.skipped)));
     }
     page
+}
+
+/// What became of the samples of a profile, and what is wrong with it.
+fn profile(profile: &Profile) -> Vec<String> {
+    let members = profile.members.map_or_else(String::new, |n| format!(" ({n} of them to a member)"));
+    let cpus = match profile.cpus {
+        0 => "CPUs not told".to_string(),
+        1 => "1 CPU".to_string(),
+        n => format!("{n} CPUs"),
+    };
+    let mut elsewhere: Vec<(&String, &u64)> = profile.elsewhere.iter().collect();
+    elsewhere.sort_by_key(|(reason, n)| (std::cmp::Reverse(**n), *reason));
+    let elsewhere: String = elsewhere.iter().map(|(reason, n)| format!("; {n} {reason}")).collect();
+    let told = format!(
+        "profile {} ({}): {} samples, {cpus}: {} to an object{members}{elsewhere}",
+        profile.path,
+        profile.format.name(),
+        profile.samples,
+        profile.objects
+    );
+    let mut all = vec![told];
+    all.extend(profile.problems.iter().map(|p| format!("problem: {}: {p}", profile.path)));
+    if !profile.skipped.is_empty() {
+        all.push(format!("left out of {}: {}", profile.path, listing(&profile.skipped)));
+    }
+    all
 }
 
 fn title(scan: &Scan) -> String {
@@ -104,15 +141,15 @@ fn sentence(scan: &Scan) -> String {
     )
 }
 
-fn sections(scan: &Scan, all: bool) -> Table {
+fn sections(scan: &Scan, view: View) -> Table {
     let heads =
         ["section", ">objects", ">fit a line", ">straddle", ">lines shared", ">metadata", ">metadata that straddles"];
     let mut table = Table::new("", &heads);
     let mut order: Vec<&SectionCounts> = scan.sections.iter().collect();
-    if !all {
+    if view != View::All {
         order.sort_by_key(|s| (std::cmp::Reverse(s.counts.objects), s.index));
     }
-    let shown = if all { order.len() } else { SECTIONS };
+    let shown = view.rows(SECTIONS);
     for section in order.iter().take(shown) {
         let c = &section.counts;
         let numbers = [c.objects, c.small, c.straddling, c.lines_shared, c.metadata, c.straddling_metadata];
@@ -122,7 +159,7 @@ fn sections(scan: &Scan, all: bool) -> Table {
     table
 }
 
-fn findings(scan: &Scan, all: bool) -> Table {
+fn findings(scan: &Scan, view: View) -> Table {
     let size = match scan.image.sizes {
         Sizes::Exact => ">size (bytes)",
         Sizes::UpTo => ">size (bytes, up to)",
@@ -134,7 +171,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
         heads.insert(3, "declared");
     }
     let mut table = Table::new("findings", &heads);
-    let shown = if all { scan.findings.len() } else { FINDINGS };
+    let shown = view.rows(FINDINGS);
     for finding in top(&scan.findings, shown) {
         let subject = &finding.subject;
         let mut row = vec![
@@ -144,7 +181,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
             subject.section.clone(),
             subject.size.to_string(),
             subject.phase.to_string(),
-            with(finding, all),
+            with(finding, view == View::All),
             of_places(finding.sensitivity),
             finding.cost_bytes.map_or_else(|| "?".to_string(), |c| c.to_string()),
             finding.advice.clone(),
@@ -314,9 +351,10 @@ mod tests {
                 finding("shared-tail", lock, vec![stats], "tail line still shared with stats", 24),
             ],
             maps: Vec::new(),
+            profiles: Vec::new(),
         };
         let mut out = Vec::new();
-        crate::report::table::write(&page(&scan, false), &mut out).unwrap();
+        crate::report::table::write(&page(&scan, View::Screen), &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 }

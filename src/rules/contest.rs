@@ -195,6 +195,7 @@ impl Seen<'_, '_> {
             through: a.through.map(name),
             evidence: a.evidence,
             count: a.count,
+            cpus: None,
         });
         told.collect()
     }

@@ -4,7 +4,9 @@ mod adjacent_lines;
 mod contest;
 mod fragile;
 mod map;
+mod measured;
 mod misaligned;
+mod named;
 mod names;
 mod shared_elements;
 mod shared_line;
@@ -19,8 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::finding::{Evidence, Finding, Sensitivity, Share, Subject};
-use crate::heat::Heat;
+use crate::finding::{Evidence, Finding, Measured, Sensitivity, Severity, Share, Subject};
+use crate::formats::Samples;
+use crate::heat::{Heat, Profile};
 use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines, sensitivity};
 use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
@@ -43,6 +46,7 @@ pub const NAMES: &[&str] = &[
     "shared-tail",
     "split-access",
     "straddle",
+    "true-sharing",
     "write-beside-read",
 ];
 
@@ -61,6 +65,9 @@ pub struct Scan {
     /// The lines of the objects that were asked for, byte by byte.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub maps: Vec<LineMap>,
+    /// What became of the samples of each profile.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
 }
 
 /// The whole image.
@@ -99,6 +106,9 @@ pub struct Ask<'a> {
     pub object: Option<&'a str>,
     /// What is meant to be as it is.
     pub allow: &'a [Allow],
+    /// Code is not decoded: faster, and blind to who uses what.
+    pub no_heat: bool,
+    pub profiles: &'a [Samples<'a>],
 }
 
 /// Scans the data objects of an image, and decodes its code to see who uses them. `types`: what its debug information
@@ -119,7 +129,14 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     for object in &lines.objects {
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
-    let heat = Heat::decoded(image, &lines.objects);
+    let heat = if !ask.profiles.is_empty() {
+        let naming = named::Naming::of(image, &lines.objects, types);
+        Heat::profiled(image, &lines.objects, ask.profiles, Some(&naming))?
+    } else if ask.no_heat {
+        Heat::default()
+    } else {
+        Heat::decoded(image, &lines.objects)
+    };
     skipped.extend(heat.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)));
     let seen = Seen::of(image, &lines, (types, &heat), &mut skipped);
     let mut findings = findings(&seen, ask, &mut skipped);
@@ -147,6 +164,7 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
             .collect(),
         findings,
         maps,
+        profiles: heat.profiles.clone(),
     })
 }
 
@@ -177,9 +195,11 @@ fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u
     let mut ranked = Vec::new();
     let arrays = shared_elements::find(seen, &mut ranked, skipped);
     let tails = shared_tail::find(seen, &mut ranked, skipped);
+    let measured = measured::find(seen, &mut ranked);
     straddle::find(seen, (&arrays, ask.metadata), &mut ranked, skipped);
-    shared_line::find(seen, &tails, &mut ranked, skipped);
-    shared_members::find(seen, &mut ranked, skipped);
+    let told = tails.union(&measured).copied().collect();
+    shared_line::find(seen, &told, &mut ranked, skipped);
+    shared_members::find(seen, &measured, &mut ranked, skipped);
     split_access::find(seen, &mut ranked);
     misaligned::find(seen, &mut ranked);
     if ask.double_line {
@@ -202,7 +222,12 @@ fn findings(seen: &Seen<'_, '_>, ask: &Ask<'_>, skipped: &mut BTreeMap<String, u
         seen.decoded(r, span);
     }
     ranked.sort_by(|a, b| {
-        let key = |r: &Ranked| (r.finding.severity, r.finding.evidence, std::cmp::Reverse(r.weight));
+        let key = |r: &Ranked| {
+            // What a profile saw and is worth a look comes first.
+            let seen = r.finding.measured.filter(|_| r.finding.severity < Severity::Info).map(Measured::weight);
+            let (severity, evidence) = (r.finding.severity, r.finding.evidence);
+            (seen.is_none(), severity, evidence, std::cmp::Reverse(seen), std::cmp::Reverse(r.weight))
+        };
         let share = |r: &Ranked| r.finding.sensitivity.map_or(Share { at: 0, of: 1 }, Sensitivity::share);
         let fragile = if ask.fragile { share(b).cmp_exact(share(a)) } else { std::cmp::Ordering::Equal };
         let place = |r: &Ranked| r.finding.subject.address;
@@ -342,8 +367,18 @@ impl<'s, 'i> Seen<'s, 'i> {
     fn decoded(&self, ranked: &mut Ranked, span: Span) {
         let Some(object) = self.lines.object(ranked.index) else { return };
         let Some(start) = span.start.0.checked_sub(object.span.start.0) else { return };
-        let users = self.heat.users(ranked.index, start..start.saturating_add(span.size), true);
+        let bytes = start..start.saturating_add(span.size);
+        let users = self.heat.users(ranked.index, bytes.clone(), true);
         let finding = &mut ranked.finding;
+        if finding.measured.is_none()
+            && let Some((measured, evidence)) = measured::seen_of(self, ranked.index, &bytes)
+        {
+            finding.measured = Some(measured);
+            // Of what lies on a line with others, one that is used says nothing.
+            if finding.others.is_empty() {
+                finding.evidence = finding.evidence.min(evidence);
+            }
+        }
         if !users.touch() {
             return;
         }

@@ -6,21 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::contest::{self, Piece};
 use super::{Ranked, Seen, room};
 use crate::finding::{Evidence, Finding, Severity};
-use crate::types::{Row, Rows};
+use crate::objects::Space;
+use crate::types::{Row, Rows, TypeTable};
 use crate::units::Span;
 
-pub(super) fn find(seen: &Seen<'_, '_>, ranked: &mut Vec<Ranked>, skipped: &mut BTreeMap<String, u64>) {
+/// `told`: lines of which profiles say more.
+pub(super) fn find(
+    seen: &Seen<'_, '_>,
+    told: &BTreeSet<(Space, u64)>,
+    ranked: &mut Vec<Ranked>,
+    skipped: &mut BTreeMap<String, u64>,
+) {
     for (index, object, table, id) in seen.typed() {
         if object.span.size < 2 || seen.heat.of(index).len() < 2 || !room(ranked, skipped) {
             continue;
         }
         let rows = table.rows(id);
         let mut on: BTreeMap<u64, Vec<Piece>> = BTreeMap::new();
-        let whole = |row: &Row<'_>| {
-            let (id, pieces) = (row.field.type_id, table.contended(row.field.type_id));
-            matches!(pieces.as_slice(), [(0, size, _)] if table.size(id) == Some(*size))
-        };
-        for row in members(&rows, whole) {
+        for row in members(&rows, |row| whole(table, row)) {
             let Some(subject) = seen.member(index, &row.field).filter(|s| s.size > 0) else { continue };
             let how = table.contention(row.field.type_id);
             let lines = Span { start: subject.address, size: subject.size }.lines(seen.lines.line);
@@ -31,14 +34,19 @@ pub(super) fn find(seen: &Seen<'_, '_>, ranked: &mut Vec<Ranked>, skipped: &mut 
                 on.entry(number).or_default().extend(used);
             }
         }
-        for pieces in on.values() {
+        for (_, pieces) in on.iter().filter(|(number, _)| !told.contains(&(object.space, **number))) {
             ranked.extend(finding(seen, index, pieces));
         }
     }
 }
 
+/// A lock or an atomic, from its first byte to its last.
+pub(super) fn whole(table: &TypeTable<'_>, row: &Row<'_>) -> bool {
+    table.contended_piece(row.field.type_id).is_some()
+}
+
 /// Members beside each other: what a lock or an atomic holds is one, everything else is taken apart.
-fn members<'r, 'd>(rows: &'r Rows<'d>, whole: impl Fn(&Row<'d>) -> bool) -> Vec<&'r Row<'d>> {
+pub(super) fn members<'r, 'd>(rows: &'r Rows<'d>, whole: impl Fn(&Row<'d>) -> bool) -> Vec<&'r Row<'d>> {
     let mut taken: Vec<bool> = Vec::with_capacity(rows.list.len());
     let mut out = Vec::new();
     for row in &rows.list {

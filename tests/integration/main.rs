@@ -8,6 +8,7 @@
     reason = "tests open files, run compilers and stop at the first surprise"
 )]
 
+mod browser;
 mod btf;
 mod cases;
 mod companions;
@@ -21,6 +22,7 @@ mod images;
 mod link;
 mod matrix;
 mod measure;
+mod oracles;
 mod resume;
 mod rules;
 mod scan;
