@@ -6,6 +6,7 @@ usage() {
     cat <<'END'
 usage: scripts/bench.sh scan [IMAGE]
        scripts/bench.sh heat [IMAGE]
+       scripts/bench.sh diff [BASE PATCHED]
        scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
        scripts/bench.sh measure
@@ -14,6 +15,9 @@ scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: 
           fetched): wall time and peak memory, the best of five.
 heat      decoding all code of IMAGE (`straddle scan --types none`, which does little else) beside `objdump -d`; and, where
           the linker kept relocations of code, how many of the references that they tell instructions alone tell too.
+diff      `straddle diff` of two images (default: the last two that scripts/kernels.sh fetched) beside `codiff` and the kernel's
+          `scripts/bloat-o-meter` (BLOAT=FILE says where it is), and beside one scan: commands take turns, the best of
+          three counts; of codiff, which takes gigabytes, one.
 image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
           pahole, DWARF and pahole, with one thread and with two. Commands take turns, and the best of three counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
@@ -61,6 +65,24 @@ heat() {
     best objdump -d "$image" | awk -v ours="${ours% *}" '{ printf "| objdump -d | %s | %s | %.1f |\n\n", $1, $2, $1 / ours }'
     ! readelf -SW "$image" | grep -q '[.]rela[.]text' || STRADDLE_HEAT_IMAGE=$(realpath "$image") \
         cargo test --release --quiet --test integration -- --nocapture of_a_named_image | sed -n '/agree/,/^}/p'
+}
+
+diff() {
+    local base patched bloat=${BLOAT:-$(ls /usr/src/linux-*/scripts/bloat-o-meter 2>/dev/null | tail -n 1)}
+    base=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 2 | head -n 1)}
+    patched=${2:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$base" ] && [ "$base" != "$patched" ] || { echo "bench.sh: two images are needed; scripts/kernels.sh fetches them" >&2; exit 2; }
+    command -v codiff >/dev/null || { echo "bench.sh: codiff is missing (apt-get install dwarves)" >&2; exit 4; }
+    [ -f "$bloat" ] || { echo "bench.sh: BLOAT=FILE must name the kernel's scripts/bloat-o-meter (apt-get download linux-source-6.1)" >&2; exit 4; }
+    rm -f "$work/turns"
+    local two="$base $patched" ours="$straddle diff --format json"
+    {
+        turns 3 "names: straddle diff --names-only" "$ours --names-only $two" "bloat-o-meter" "python3 $bloat $two" \
+            "symbols and code: straddle diff --types none" "$ours --types none $two"
+        turns 1 "codiff" "codiff $two"
+        turns 3 "one scan, types from DWARF" "$straddle scan $base" "types from DWARF: straddle diff" "$ours $two"
+    } | awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against the row above |\n|---|--:|--:|--:|" }
+        { printf "| %s | %s | %s | %s |\n", $1, $2, $3, NR % 2 ? "" : sprintf("%.1f", $2 / last); last = $2 }'
 }
 
 # Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.
@@ -184,7 +206,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | heat | image | variants | measure) "$@" ;;
+scan | heat | diff | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

@@ -36,12 +36,15 @@ impl<'i> Compare<'_, 'i> {
     pub(super) fn objects(&self, a: &Object<'_>, b: &Object<'_>) -> (Found, Option<Body<'i>>) {
         let found = |sameness| Found { sameness, untold: 0 };
         let (x, y) = (body(self.base, a), body(self.patched, b));
-        let (Some(x), Some(y)) = (x, y) else {
-            let zero = |names: &Names<'_, '_>, o: &Object<'_>| {
-                names.reader.image.section(o.section).is_some_and(|s| s.kind == SectionKind::NoBits)
-            };
-            let equal = zero(self.base, a) && zero(self.patched, b);
-            return (found(if equal { Sameness::Equal } else { Sameness::Undecided }), None);
+        let zero = |names: &Names<'_, '_>, o: &Object<'_>| {
+            names.reader.image.section(o.section).is_some_and(|s| s.kind == SectionKind::NoBits)
+        };
+        let (x, y) = match (x, y) {
+            (Some(x), Some(y)) => (x, y),
+            (None, None) if zero(self.base, a) && zero(self.patched, b) => return (found(Sameness::Equal), None),
+            (Some(bytes), None) if zero(self.patched, b) => return (found(all_zero(&bytes)), None),
+            (None, Some(bytes)) if zero(self.base, a) => return (found(all_zero(&bytes)), None),
+            _ => return (found(Sameness::Undecided), None),
         };
         (self.bodies(a.kind, &x, &y), Some(x))
     }
@@ -134,6 +137,12 @@ impl<'i> Compare<'_, 'i> {
             }
         }
     }
+}
+
+/// Whether it holds what one without bytes in the file holds.
+fn all_zero(body: &Body<'_>) -> Sameness {
+    let zero = body.links.is_empty() && body.bytes.iter().all(|b| *b == 0);
+    if zero { Sameness::Equal } else { Sameness::Different }
 }
 
 /// An object's or function's body; `None` where it has no bytes in the file.

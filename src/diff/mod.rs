@@ -194,7 +194,7 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Result<Diff
         cause,
         without_cause,
         statements,
-        objects: data.changed(|m| m.change != Change::Same || m.told == Told::Content),
+        objects: data.changed(|m| m.change != Change::Same || m.told > Told::NameElsewhere),
         functions_changed: code.changed(|m| changed(m) || m.told > Told::NameElsewhere),
         types_changed,
         suspects,

@@ -140,7 +140,7 @@ pub(super) fn pair(a: Side<'_, '_, '_>, b: Side<'_, '_, '_>, whole: bool) -> Pai
 
 /// What an object holds, if that is enough to know it by: a handful of zeros is not.
 fn telling(side: Side<'_, '_, '_>, object: &Object<'_>) -> Option<u64> {
-    const ENOUGH: usize = 8;
+    const ENOUGH: usize = 4;
     let body = body(side.names, object)?;
     let told = body.bytes.iter().filter(|b| **b != 0).count() + body.links.len() * ENOUGH;
     (told >= ENOUGH).then(|| hash((&body.bytes, body.links.len())))

@@ -13,7 +13,7 @@ use crate::finding::Sensitivity;
 use crate::heat::{Heat, Users};
 use crate::image::Image;
 use crate::layout::{Lines, sensitivity};
-use crate::objects::{Class, Kind, Object, contended_by_name};
+use crate::objects::{Class, Kind, Object, contended_by_name, stem};
 use crate::units::{Align, LineSize, Span};
 
 /// What moved though its bytes are the same, as `straddle.diff/1` and `straddle.verdict/1` print it.
@@ -108,6 +108,9 @@ impl Seen<'_, '_, '_> {
     /// Functions that write one, times those that use the other without it; atomic writes count twice.
     fn contest(&self, own: &Users, other: u32) -> u64 {
         let theirs = self.users(other);
+        if self.moves.patched.1.object(other).is_some_and(|o| once(o.name)) {
+            return 0;
+        }
         let side = |a: &Users, b: &Users| {
             let apart = b.of_content().into_iter().filter(|f| !a.has(*f)).count() as u64;
             (a.writers.len() + a.atomics.len()) as u64 * apart
@@ -133,7 +136,7 @@ impl Seen<'_, '_, '_> {
         let named = contended_by_name(x.name);
         // A lock that is reached through pointers only is used all the same.
         let used = own.touch() || (named && !own.takers.is_empty());
-        if self.heat.is_some() && !used {
+        if self.heat.is_some() && !used || once(x.name) {
             return None;
         }
         let (came, went) = self.mates(&own);
@@ -287,8 +290,13 @@ fn of_function(
         writers: None,
         test: format!("patched with {} back at phase {}", x.name, line.phase_of(x.span.start)),
         why: vec!["new-phase".to_string()],
-        sensitivity: Some(sensitivity(y.span, &[], step, line)),
+        sensitivity: (y.span.size <= line.bytes()).then(|| sensitivity(y.span, &[], step, line)),
     }
+}
+
+/// What a kernel's `WARN_ONCE` and its like write a single time.
+fn once(name: &str) -> bool {
+    matches!(stem(name), "__already_done" | "___done" | "__warned" | "__print_once" | "___once_key")
 }
 
 fn section(image: &Image<'_>, object: &Object<'_>) -> String {

@@ -14,6 +14,8 @@ mod cases;
 mod companions;
 mod cycle;
 mod diff;
+mod diff_cases;
+mod diff_known;
 mod exit_codes;
 mod heat;
 mod images;

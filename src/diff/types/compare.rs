@@ -151,7 +151,12 @@ fn steps(
                 (_, Some(came), Some(went)) => format!("{} added, {} removed", came.path, went.path),
                 _ => format!("{path} at another place or alignment"),
             };
-            steps.push(Step { what, bytes: moved - delta, members: 0 });
+            let follows = grown.is_none() && came.is_none() && went.is_none();
+            match steps.last_mut().filter(|_| follows) {
+                // What is aligned more coarsely keeps or doubles the shift.
+                Some(last) => last.bytes += moved - delta,
+                None => steps.push(Step { what, bytes: moved - delta, members: 0 }),
+            }
             delta = moved;
         }
         if let Some(step) = steps.last_mut()
