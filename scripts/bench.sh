@@ -7,6 +7,7 @@ usage() {
 usage: scripts/bench.sh scan [IMAGE]
        scripts/bench.sh heat [IMAGE]
        scripts/bench.sh profile [MEGABYTES]
+       scripts/bench.sh diff [BASE PATCHED]
        scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
        scripts/bench.sh measure
@@ -17,6 +18,9 @@ heat      decoding all code of IMAGE (`straddle scan --types none`, which does l
           the linker kept relocations of code, how many of the references that they tell instructions alone tell too.
 profile   laying a perf.data of MEGABYTES (default 1000; written into target/bench) over a program beside `perf script`, which
           only prints it.
+diff      `straddle diff` of two images (default: the last two that scripts/kernels.sh fetched) beside `codiff` and the kernel's
+          `scripts/bloat-o-meter` (BLOAT=FILE says where it is), and beside one scan: commands take turns, the best of
+          three counts; of codiff, which takes gigabytes, one.
 image     each tier of types on a kernel with debug information, beside the peer that reads as much: names and nm, BTF and
           pahole, DWARF and pahole, with one thread and with two. Commands take turns, and the best of three counts.
 variants  what patching and proving add to the link that they serve: a C++ program of OBJECTS (default 500) objects, with
@@ -79,6 +83,24 @@ profile() {
             { printf "| %s | %s | %.0f | %s |\n", $1, $2, size / 1e6 / $2, $3 }'
 }
 
+diff() {
+    local base patched bloat=${BLOAT:-$(ls /usr/src/linux-*/scripts/bloat-o-meter 2>/dev/null | tail -n 1)}
+    base=${1:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 2 | head -n 1)}
+    patched=${2:-$(ls kernels/*/vmlinux 2>/dev/null | tail -n 1)}
+    [ -f "$base" ] && [ "$base" != "$patched" ] || { echo "bench.sh: two images are needed; scripts/kernels.sh fetches them" >&2; exit 2; }
+    command -v codiff >/dev/null || { echo "bench.sh: codiff is missing (apt-get install dwarves)" >&2; exit 4; }
+    [ -f "$bloat" ] || { echo "bench.sh: BLOAT=FILE must name the kernel's scripts/bloat-o-meter (apt-get download linux-source-6.1)" >&2; exit 4; }
+    rm -f "$work/turns"
+    local two="$base $patched" ours="$straddle diff --format json"
+    {
+        turns 3 "names: straddle diff --names-only" "$ours --names-only $two" "bloat-o-meter" "python3 $bloat $two" \
+            "symbols and code: straddle diff --types none" "$ours --types none $two"
+        turns 1 "codiff" "codiff $two"
+        turns 3 "one scan, types from DWARF" "$straddle scan $base" "types from DWARF: straddle diff" "$ours $two"
+    } | awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against the row above |\n|---|--:|--:|--:|" }
+        { printf "| %s | %s | %s | %s |\n", $1, $2, $3, NR % 2 ? "" : sprintf("%.1f", $2 / last); last = $2 }'
+}
+
 # Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.
 turns() { # ROUNDS NAME COMMAND [NAME COMMAND]…
     local rounds=$1 round i
@@ -103,15 +125,15 @@ image() {
     [ -f "$image" ] || { echo "bench.sh: no image; scripts/kernels.sh fetches one" >&2; exit 2; }
     command -v pahole >/dev/null || { echo "bench.sh: pahole is missing (apt-get install dwarves)" >&2; exit 4; }
     rm -f "$work/turns"
-    local scan="$straddle scan"
+    local scan="$straddle scan --heat none"
     turns 3 \
-        "names: straddle scan --types none" "$scan --types none $image" \
+        "names: straddle scan --heat none --types none" "$scan --types none $image" \
         "nm -S" "nm -S $image" \
-        "BTF: straddle scan --types btf" "$scan --types btf $image" \
+        "BTF: straddle scan --heat none --types btf" "$scan --types btf $image" \
         "pahole -F btf --sizes" "pahole -F btf --sizes $image" \
-        "DWARF: straddle scan -j 1" "$scan --types dwarf -j 1 $image" \
+        "DWARF: straddle scan --heat none -j 1" "$scan --types dwarf -j 1 $image" \
         "pahole -F dwarf --sizes -j1" "pahole -F dwarf --sizes -j1 $image" \
-        "DWARF: straddle scan -j 2" "$scan --types dwarf -j 2 $image" \
+        "DWARF: straddle scan --heat none -j 2" "$scan --types dwarf -j 2 $image" \
         "pahole -F dwarf --sizes -j2" "pahole -F dwarf --sizes -j2 $image" |
         awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against straddle |\n|---|--:|--:|--:|" }
             NR % 2 { ours = $2; against = "1" } !(NR % 2) { against = sprintf("%.1f", $2 / ours) }
@@ -200,7 +222,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | heat | profile | image | variants | measure) "$@" ;;
+scan | heat | profile | diff | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

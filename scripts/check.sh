@@ -27,7 +27,9 @@ part() { # NAME COMMAND…
 
 # Debian package, and the command or file that shows it is there.
 needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold
-    clang:clang dwarves:pahole dwz:dwz git:git cmake:cmake linux-perf:perf
+    g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ gcc-s390x-linux-gnu:s390x-linux-gnu-gcc g++-s390x-linux-gnu:s390x-linux-gnu-g++
+    clang:clang chromium-headless-shell:chromium-headless-shell dwarves:pahole elfutils:eu-readelf dwz:dwz git:git cmake:cmake
+    linux-perf:perf
     xz-utils:xz lz4:lz4 zstd:zstd lzop:lzop bzip2:bzip2 libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {
@@ -48,6 +50,10 @@ packages() {
 }
 
 tests() {
+    local matrix=${CARGO_TARGET_DIR:-target}/tmp/oracles.txt
+    rm -f "$matrix"
+    # Every tool is here: what one that is missing would skip fails.
+    export CI=${CI:-true}
     # The first inputs of the fuzz target `profile`: what the tests write, and what the real perf makes of it.
     export STRADDLE_SEEDS=$PWD/tests/fuzz/corpus/profile
     mkdir -p "$STRADDLE_SEEDS"
@@ -57,6 +63,8 @@ tests() {
     else
         cargo test --lib --bins --test integration
     fi
+    printf '\n'
+    cat "$matrix"
 }
 
 lint() {
@@ -155,7 +163,9 @@ part programs scripts/programs.sh lua snappy
 part fuzz fuzz
 # The other orders of these repeat an answer that another fixture gives: scripts/fixtures.sh 1 order- runs them all.
 others=()
-for fixture in no-change both masked extra-work; do others+=(--skip "$fixture/order-2" --skip "$fixture/order-3"); done
+for fixture in no-change both masked extra-work kept rust-extra-work rust-irrelevant-patch; do
+    others+=(--skip "$fixture/order-2" --skip "$fixture/order-3")
+done
 part fixtures cargo test --release --test fixtures -- "${others[@]}"
 
 printf '\n== time\n'

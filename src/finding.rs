@@ -1,6 +1,6 @@
 //! What a rule has to say about one object: the unit of `scan`, `check` and the CI formats.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::units::{Addr, Phase};
 
@@ -60,7 +60,7 @@ impl Share {
 
 /// What becomes of one span over all the places it may get: an object over all shifts upstream in its section, a member
 /// over all bases of its object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sensitivity {
     /// Places: one for each step of the alignment in a line.
     pub of: u64,

@@ -24,6 +24,7 @@ pub mod image;
 pub mod objects;
 pub mod types;
 
+pub mod code;
 pub mod formats;
 pub mod heat;
 pub mod layout;

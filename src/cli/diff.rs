@@ -4,13 +4,20 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::format::Format;
-use super::images::Source;
+use super::images;
+use super::pool::pool;
 use super::scan::line_size;
-use crate::error::{Exit, Result};
+use super::types::{Tier, TypesArgs};
+use crate::diff::{Ask, Gate};
+use crate::error::{Error, Exit, Result};
+use crate::image::TypesFrom;
+use crate::image::map::Landing;
+use crate::rules::types::TypeAsk;
+use crate::types::Source;
 use crate::units::LineSize;
-use crate::{diff, report};
+use crate::{diff, open, report};
 
-/// What changed, what merely moved, and which moves could matter.
+/// What changed, what merely moved, what moved it, and which moves could matter.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DiffArgs {
     /// The version before, as `scan` takes it
@@ -22,15 +29,88 @@ pub struct DiffArgs {
     #[arg(long, value_parser = line_size, value_name = "BYTES")]
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the images' machine)")]
     pub line: Option<LineSize>,
-    #[arg(long, help = "Every suspect, not only the first (JSON is never cut)")]
+    #[arg(long, value_enum, default_value_t, value_name = "TIER")]
+    #[arg(help = "Where types come from. auto: DWARF where both have it, else BTF, else none")]
+    pub types: Tier,
+    #[arg(long = "type", value_name = "NAME", help = "Of types, only this one, or those that a glob names")]
+    pub only_type: Option<String>,
+    #[arg(long, value_name = "BASE,PATCHED", value_delimiter = ',')]
+    #[arg(help = "Link maps of both: causes by input section (also as --map BASE --map PATCHED)")]
+    pub map: Vec<PathBuf>,
+    #[arg(long, conflicts_with_all = ["types", "only_type"])]
+    #[arg(help = "Names, places and sizes only: no bytes are compared and no code is decoded (the fastest)")]
+    pub names_only: bool,
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(
+        help = "Exit 1 if there is any: new-straddle, new-neighbour, new-phase, new-crossing (each with :hot for what \
+                  code is seen to use), moved, changed, resized, type-changed"
+    )]
+    pub fail_on: Vec<String>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help = "Threads that read and compare [default: one a CPU]")]
+    pub jobs: Option<u16>,
+    #[arg(long, help = "Every cause, type and suspect, not only the first (JSON is never cut)")]
     pub all: bool,
 }
 
 /// Compares and writes; nothing is written when an image cannot be read.
 pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
     args.format.among("diff", &[Format::Table, Format::Json, Format::Markdown])?;
-    let (base, patched) = (Source::file(&args.base)?, Source::file(&args.patched)?);
-    let diff = diff::diff(&base.image()?, &patched.image()?, args.line)?;
-    args.format.write(&diff, || report::diff::page(&diff, args.all), out)?;
-    Ok(Exit::Done)
+    let gates: Vec<Gate> = args.fail_on.iter().map(|text| Gate::parse(text)).collect::<Result<_>>()?;
+    let maps = args.maps()?;
+    let wanted = TypeAsk { name: args.only_type.as_deref(), ..TypeAsk::default() };
+    let tier = if args.names_only { Tier::None } else { args.types };
+    let files = TypesArgs { tier, ..TypesArgs::default() };
+    let (files_a, files_b) = (files.open()?, files.open()?);
+    let (source_a, source_b) = (images::Source::file(&args.base)?, images::Source::file(&args.patched)?);
+    let (mut base, mut patched) = (source_a.image()?, source_b.image()?);
+    let (types_a, types_b) = (files_a.source(&mut base)?, files_b.source(&mut patched)?);
+    let (tier_a, tier_b) = (tier_of(&types_a), tier_of(&types_b));
+    let diff = pool(args.jobs)?.install(|| {
+        let alike = tier_a.is_some() && tier_a == tier_b;
+        let wants = |name: &str| wanted.wants(name);
+        let types_a = alike.then(|| types_a.read_named(&wants)).transpose()?;
+        let types_b = alike.then(|| types_b.read_named(&wants)).transpose()?;
+        let ask = Ask {
+            line: args.line,
+            names_only: args.names_only,
+            types: types_a.as_ref().zip(types_b.as_ref()),
+            maps: maps.as_ref().map(|(a, b)| (a, b)),
+        };
+        diff::diff(&base, &patched, &ask)
+    });
+    let mut diff = diff.map_err(|e| files_b.explain(files_a.explain(e)))?;
+    if let (Some(a), Some(b), true) = (tier_a, tier_b, tier_a != tier_b) {
+        let problem = format!("types not compared: base has {a:?}, patched {b:?} (try: --types btf)");
+        diff.problems.push(problem);
+    }
+    diff.problems.extend(files_a.told().into_iter().chain(files_b.told()));
+    let violated: Vec<String> = gates.iter().filter_map(|gate| gate.violated(&diff)).collect();
+    args.format.write(&diff, || report::diff::page(&diff, args.all, &violated), out)?;
+    Ok(if violated.is_empty() { Exit::Done } else { Exit::Gate })
+}
+
+fn tier_of(source: &Source<'_>) -> Option<TypesFrom> {
+    match source {
+        Source::Dwarf(_) => Some(TypesFrom::Dwarf),
+        Source::Btf { .. } => Some(TypesFrom::Btf),
+        Source::Names(_) => None,
+    }
+}
+
+impl DiffArgs {
+    fn maps(&self) -> Result<Option<(Landing, Landing)>> {
+        let read = |path: &PathBuf| {
+            let landing = Landing::parse(&open::text(path)?);
+            landing.map_err(|e| Error { doing: format!("reading the link map {}", path.display()), ..e })
+        };
+        match self.map.as_slice() {
+            [] => Ok(None),
+            [base, patched] => Ok(Some((read(base)?, read(patched)?))),
+            other => {
+                let problem = format!("--map wants the maps of both, and {} is named", other.len());
+                Err(Error::input("reading the command line", problem).hint("--map BASE.map,PATCHED.map"))
+            }
+        }
+    }
 }

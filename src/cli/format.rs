@@ -5,8 +5,8 @@ use std::io::Write;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::report::page::Page;
-use crate::report::{markdown, table};
+use crate::report::page::{Page, View};
+use crate::report::{html, markdown, table};
 
 /// How a value is written. A format that makes no sense for a command is an error that lists those that do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -18,6 +18,8 @@ pub enum Format {
     Json,
     /// For a mail or a pull request.
     Markdown,
+    /// One file for a browser, with pictures.
+    Html,
 }
 
 impl Format {
@@ -28,6 +30,17 @@ impl Format {
             Format::Table => "table",
             Format::Json => "json",
             Format::Markdown => "markdown",
+            Format::Html => "html",
+        }
+    }
+
+    /// How much of a long value is shown. `all`: the user asks for everything.
+    #[must_use]
+    pub fn view(self, all: bool) -> View {
+        match (self, all) {
+            (Format::Html, _) => View::Document,
+            (_, true) => View::All,
+            (_, false) => View::Screen,
         }
     }
 
@@ -50,6 +63,7 @@ impl Format {
             }
             Format::Table => table::write(&page().demangled(), &mut out),
             Format::Markdown => markdown::write(&page().demangled(), &mut out),
+            Format::Html => html::write(&page().demangled(), &mut out),
         };
         match written.and_then(|()| out.flush()) {
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("writing the report", e)),

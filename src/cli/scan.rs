@@ -32,6 +32,9 @@ pub struct ScanArgs {
     pub profile: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t, help = "What comes first")]
     pub sort: Sort,
+    #[arg(long, value_enum, default_value_t, conflicts_with = "profile")]
+    #[arg(help = "Where it comes from who reads and writes what")]
+    pub heat: HeatFrom,
     #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
     pub all: bool,
 }
@@ -56,6 +59,16 @@ pub struct ViewArgs {
     pub rules: Option<PathBuf>,
 }
 
+/// `--heat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HeatFrom {
+    /// The code of the image
+    #[default]
+    Decoded,
+    /// Nowhere: names and types alone are judged, which takes a fraction of the time
+    None,
+}
+
 /// `--sort`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
@@ -68,7 +81,7 @@ pub enum Sort {
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let read: Vec<(Bytes, String)> =
@@ -83,6 +96,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         hot: hot.as_ref(),
         object: args.object.as_deref(),
         allow: &allow,
+        no_heat: args.heat == HeatFrom::None,
         profiles: &profiles,
     };
     let files = args.view.types.of(&args.image).open()?;
@@ -92,7 +106,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
-    args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
+    args.format.write(&scan, || report::scan::page(&scan, args.format.view(args.all)), out)?;
     Ok(Exit::Done)
 }
 

@@ -50,7 +50,7 @@ impl TypeArgs {
 
 /// Lays out and writes; nothing is written when the image cannot be read.
 pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("type", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("type", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let (image, name) = args.image_and_name();
@@ -77,7 +77,7 @@ pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
     report.problems.extend(files.told());
     // A glob asks which types there are; a name, what one is made of.
     let list = name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
-    args.format.write(&report, || report::types::page(&report, list, args.all), out)?;
+    args.format.write(&report, || report::types::page(&report, list, args.format.view(args.all)), out)?;
     Ok(Exit::Done)
 }
 

@@ -26,6 +26,9 @@ pub fn run(args: &VerdictArgs, out: &mut impl Write) -> Result<Exit> {
     let verdicts = Verdicts::new(verdicts(&records)?);
     match verdicts.verdicts.as_slice() {
         [one] => write(one, args.format, out)?,
+        several if args.format == Format::Html => {
+            args.format.write(&verdicts, || Page::joined("verdicts", several.iter().map(pages::document)), out)?;
+        }
         several if args.format != Format::Json => {
             for (at, one) in several.iter().enumerate() {
                 if at > 0 {
@@ -59,6 +62,7 @@ fn parse(path: &Path) -> Result<Record> {
 pub fn write(verdict: &Verdict, format: Format, out: &mut impl Write) -> Result<()> {
     let page = || match format {
         Format::Markdown => pages::brief(verdict),
+        Format::Html => pages::document(verdict),
         _ => pages::page(verdict),
     };
     format.write(verdict, page, out)

@@ -59,7 +59,7 @@ pub(super) struct Passed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Forward {
     pub(super) parameter: u8,
-    pub(super) offset: i64,
+    pub(super) offset: i32,
     pub(super) loose: bool,
     pub(super) callee: u32,
     pub(super) argument: u8,
@@ -106,11 +106,12 @@ impl State {
         }
     }
 
-    fn clobber(&mut self, registers: u32) {
-        for (register, slot) in self.0.iter_mut().enumerate() {
-            if registers >> register & 1 == 1 {
+    fn clobber(&mut self, mut registers: u32) {
+        while registers != 0 {
+            if let Some(slot) = self.0.get_mut(registers.trailing_zeros() as usize) {
                 *slot = Value::Unknown;
             }
+            registers &= registers - 1;
         }
     }
 
@@ -135,9 +136,12 @@ pub(super) fn follow(
     abi: &'static Abi,
 ) -> Found {
     let mut labels = labels(&instructions.ops);
-    let mut walk = Walk { atlas, preserving, abi, found: None, at: 0 };
+    let mut walk = Walk { atlas, preserving, abi, found: None, unreached: false, at: 0 };
     if !labels.is_empty() {
         for blocks_without_path in [false, true] {
+            if blocks_without_path && !walk.unreached {
+                break;
+            }
             let mut passes = 0;
             while walk.pass(&instructions.ops, &mut labels, blocks_without_path) {
                 passes += 1;
@@ -157,6 +161,11 @@ pub(super) fn follow(
     found.reaches.dedup();
     found.forwards.sort_unstable();
     found.forwards.dedup();
+    // Those of all functions are kept until the last one is followed.
+    found.own.shrink_to_fit();
+    found.passed.shrink_to_fit();
+    found.reaches.shrink_to_fit();
+    found.forwards.shrink_to_fit();
     found
 }
 
@@ -185,6 +194,8 @@ struct Walk<'w, 'h, 'i> {
     abi: &'static Abi,
     /// `None` while paths are still followed.
     found: Option<Found>,
+    /// A block was met that no path leads to.
+    unreached: bool,
     at: u64,
 }
 
@@ -202,12 +213,13 @@ impl Walk<'_, '_, '_> {
                 }
                 if let Some(label) = labels.get_mut(next).filter(|l| l.address == at) {
                     if let Some(state) = &state {
-                        changed |= label.join(state);
+                        label.join(state);
                     }
-                    state = label.state.clone();
+                    state.clone_from(&label.state);
                 }
-                if state.is_none() && blocks_without_path {
-                    state = Some(State::UNKNOWN);
+                if state.is_none() {
+                    self.unreached = true;
+                    state = blocks_without_path.then_some(State::UNKNOWN);
                 }
                 continue;
             }
@@ -215,7 +227,8 @@ impl Walk<'_, '_, '_> {
             match *op {
                 Op::Jump { target, conditional } => {
                     match labels.binary_search_by_key(&target, |l| l.address).ok().and_then(|at| labels.get_mut(at)) {
-                        Some(label) => changed |= label.join(current),
+                        // What a label in front knows is used when this pass comes to it.
+                        Some(label) => changed |= label.join(current) && target <= self.at,
                         // Out of the function: a call that does not come back here.
                         None => self.call(Some(target), current),
                     }
@@ -328,6 +341,9 @@ impl Walk<'_, '_, '_> {
     /// What the argument registers hold at a call. More of them may hold an address than the callee has arguments: what
     /// the callee does decides.
     fn call(&mut self, target: Option<u64>, state: &State) {
+        if self.found.is_none() {
+            return;
+        }
         let callee = target.and_then(|t| self.atlas.function(t));
         for (argument, &register) in (0u8..).zip(self.abi.arguments) {
             let value = state.get(register);
@@ -346,7 +362,6 @@ impl Walk<'_, '_, '_> {
                     found.passed.push(Passed { object, offset, rest, loose, callee, argument });
                 }
                 Value::Argument { number, offset, loose } => {
-                    let offset = i64::from(offset);
                     found.forwards.push(Forward { parameter: number, offset, loose, callee, argument });
                 }
                 Value::Unknown | Value::Page(_) => {}

@@ -1,5 +1,7 @@
 //! What functions do with the addresses that they are handed: a lock is touched by `lock(&it)`, a list by `add(&it)`.
 
+use rayon::prelude::*;
+
 use super::flow::{Found, Passed, Reach};
 use super::{Access, Kind};
 use crate::finding::Evidence;
@@ -21,12 +23,12 @@ pub(super) fn resolve(all: &[Found]) -> Handed {
             let mut own = handed.reaches.get(index).cloned().unwrap_or_default();
             for forward in &found.forwards {
                 for reach in handed.of(forward.callee, forward.argument) {
-                    add(&mut own, forward.parameter, shifted(reach, forward.offset, forward.loose));
+                    add(&mut own, forward.parameter, shifted(reach, forward.offset.into(), forward.loose));
                 }
             }
             own
         };
-        handed = Handed { reaches: all.iter().enumerate().map(more).collect() };
+        handed = Handed { reaches: all.par_iter().enumerate().map(more).collect() };
     }
     handed
 }

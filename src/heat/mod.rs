@@ -219,18 +219,14 @@ fn decode(
         return Vec::new();
     };
     let preserving = code.preserving(atlas, decoder);
-    // Functions are as uneven as they get: a thousand chunks let two threads end together.
-    let chunk = code.functions.len() / 1024 + 1;
-    let indices: Vec<u32> = (0u32..).take(code.functions.len()).collect();
-    let work = |chunk: &[u32]| {
-        let mut instructions = Instructions::default();
-        let one = |&function: &u32| {
-            code.instructions(function, atlas, decoder, &mut instructions);
-            flow::follow(&instructions, atlas, &preserving, decoder.abi())
-        };
-        chunk.iter().map(one).collect::<Vec<Found>>()
+    // Functions are as uneven as they get: a thousand pieces let two threads end together.
+    let piece = code.functions.len() / 1024 + 1;
+    let indices = (0..u32::try_from(code.functions.len()).unwrap_or(u32::MAX)).into_par_iter();
+    let one = |instructions: &mut Instructions, function: u32| {
+        code.instructions(function, atlas, decoder, instructions);
+        flow::follow(instructions, atlas, &preserving, decoder.abi())
     };
-    let found: Vec<Found> = indices.par_chunks(chunk).flat_map_iter(work).collect();
+    let found: Vec<Found> = indices.with_max_len(piece).map_init(Instructions::default, one).collect();
     for (reason, count) in found.iter().flat_map(|f| &f.skipped) {
         *skipped.entry(reason).or_insert(0) += count;
     }

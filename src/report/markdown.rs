@@ -13,9 +13,10 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
     if !page.sentence.is_empty() {
         writeln!(out, "{}", escape(&page.sentence))?;
     }
-    for block in &page.blocks {
+    for block in page.blocks.iter().filter(|b| !matches!(b, Block::Figure(_))) {
         writeln!(out)?;
         match block {
+            Block::Figure(_) => {}
             Block::Text(text) => writeln!(out, "{}", escape(text))?,
             Block::Table(table) => write_table(table, out)?,
             Block::List { heading, items } => {

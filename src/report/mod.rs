@@ -1,7 +1,10 @@
-//! Any value → text. A [`page::Page`] is the middle form that table, markdown (and later html, csv) render.
+//! Any value → text. A [`page::Page`] is the middle form that table, markdown and html render.
 
 mod advice;
 pub mod diff;
+mod drawn;
+pub mod figure;
+pub mod html;
 pub mod markdown;
 pub mod page;
 pub mod scan;

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::figure::{Drawing, Figure};
 use crate::objects::demangled;
 
 /// A report: one sentence that answers, then figures, then what to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     pub title: String,
     /// The answer in one sentence.
@@ -16,6 +17,18 @@ pub struct Page {
 }
 
 impl Page {
+    /// Several as one, below each other.
+    #[must_use]
+    pub fn joined(title: &str, pages: impl Iterator<Item = Page>) -> Page {
+        let mut whole = Page { title: title.to_string(), ..Page::default() };
+        for page in pages {
+            whole.blocks.push(Block::List { heading: page.title, items: vec![page.sentence] });
+            whole.blocks.extend(page.blocks);
+            whole.blocks.push(Block::List { heading: String::new(), items: page.notes });
+        }
+        whole
+    }
+
     /// With the names of C++ and Rust as they are written in the source.
     #[must_use]
     pub fn demangled(mut self) -> Page {
@@ -31,6 +44,12 @@ impl Page {
                 Block::Text(text) => plain(text),
                 Block::Table(table) => table.rows.iter_mut().flatten().for_each(plain),
                 Block::List { items, .. } => items.iter_mut().for_each(plain),
+                Block::Figure(figure) => {
+                    plain(&mut figure.caption);
+                    if let Drawing::Lines(lines) = &mut figure.drawing {
+                        lines.rows.iter_mut().flat_map(|r| &mut r.spans).for_each(|s| plain(&mut s.name));
+                    }
+                }
             }
         }
         self
@@ -38,7 +57,7 @@ impl Page {
 }
 
 /// A part of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Text(String),
     Table(Table),
@@ -47,6 +66,32 @@ pub enum Block {
         heading: String,
         items: Vec<String>,
     },
+    /// Says nothing that is not said in words too.
+    Figure(Figure),
+}
+
+/// Whom a page is for: how much of a long value it shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum View {
+    /// One screen.
+    #[default]
+    Screen,
+    /// A document to look through, with figures.
+    Document,
+    /// Everything, as text.
+    All,
+}
+
+impl View {
+    /// Rows of a table that has so many on a screen. A document of a whole kernel stays below a megabyte.
+    #[must_use]
+    pub fn rows(self, on_a_screen: usize) -> usize {
+        match self {
+            View::Screen => on_a_screen,
+            View::Document => on_a_screen.max(1000),
+            View::All => usize::MAX,
+        }
+    }
 }
 
 /// A table whose cells are already words; numbers carry their unit in the cell or the column.

@@ -5,26 +5,33 @@ use crate::heat::Profile;
 use crate::image::{Facts, Sizes, SymbolsFrom, TypesFrom};
 use crate::rules::{LineMap, Scan, SectionCounts};
 
-use super::page::{Block, Page, Table};
+use super::drawn::{of_finding, of_maps};
+use super::page::{Block, Page, Table, View};
 
 const SECTIONS: usize = 12;
 const FINDINGS: usize = 12;
+/// Whose lines are drawn.
+const DRAWN: usize = 30;
 
-/// `all`: every row instead of the first ones.
+/// Its figures are in a document only.
 #[must_use]
-pub fn page(scan: &Scan, all: bool) -> Page {
+pub fn page(scan: &Scan, view: View) -> Page {
     let (image, totals) = (&scan.image, &scan.totals.counts);
     let mut page = Page { title: title(scan), sentence: sentence(scan), ..Page::default() };
     if !scan.maps.is_empty() {
+        page.blocks.extend(of_maps(&scan.maps, image.line_size).filter(|_| view == View::Document));
         page.blocks.extend(scan.maps.iter().map(|m| map(m, image.line_size)));
     } else if totals.objects > 0 {
-        page.blocks.push(Block::Table(sections(scan, all)));
+        page.blocks.push(Block::Table(sections(scan, view)));
         page.blocks.push(Block::Text(format!("classes: {}", listing(&scan.totals.classes))));
     }
     if !scan.findings.is_empty() {
-        page.blocks.push(Block::Table(findings(scan, all)));
-        let shown = if all { scan.findings.len() } else { FINDINGS };
-        page.blocks.extend(alternatives(top(&scan.findings, shown).into_iter()));
+        if view == View::Document && scan.maps.is_empty() {
+            let drawn = top(&scan.findings, DRAWN).into_iter().filter_map(|f| of_finding(f, image.line_size));
+            page.blocks.extend(drawn);
+        }
+        page.blocks.push(Block::Table(findings(scan, view)));
+        page.blocks.extend(alternatives(top(&scan.findings, view.rows(FINDINGS)).into_iter()));
         let types = match image.types_from {
             None => "from symbols",
             Some(TypesFrom::Dwarf) => "from symbols and from types (locks, atomics, what is volatile)",
@@ -134,15 +141,15 @@ fn sentence(scan: &Scan) -> String {
     )
 }
 
-fn sections(scan: &Scan, all: bool) -> Table {
+fn sections(scan: &Scan, view: View) -> Table {
     let heads =
         ["section", ">objects", ">fit a line", ">straddle", ">lines shared", ">metadata", ">metadata that straddles"];
     let mut table = Table::new("", &heads);
     let mut order: Vec<&SectionCounts> = scan.sections.iter().collect();
-    if !all {
+    if view != View::All {
         order.sort_by_key(|s| (std::cmp::Reverse(s.counts.objects), s.index));
     }
-    let shown = if all { order.len() } else { SECTIONS };
+    let shown = view.rows(SECTIONS);
     for section in order.iter().take(shown) {
         let c = &section.counts;
         let numbers = [c.objects, c.small, c.straddling, c.lines_shared, c.metadata, c.straddling_metadata];
@@ -152,7 +159,7 @@ fn sections(scan: &Scan, all: bool) -> Table {
     table
 }
 
-fn findings(scan: &Scan, all: bool) -> Table {
+fn findings(scan: &Scan, view: View) -> Table {
     let size = match scan.image.sizes {
         Sizes::Exact => ">size (bytes)",
         Sizes::UpTo => ">size (bytes, up to)",
@@ -164,7 +171,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
         heads.insert(3, "declared");
     }
     let mut table = Table::new("findings", &heads);
-    let shown = if all { scan.findings.len() } else { FINDINGS };
+    let shown = view.rows(FINDINGS);
     for finding in top(&scan.findings, shown) {
         let subject = &finding.subject;
         let mut row = vec![
@@ -174,7 +181,7 @@ fn findings(scan: &Scan, all: bool) -> Table {
             subject.section.clone(),
             subject.size.to_string(),
             subject.phase.to_string(),
-            with(finding, all),
+            with(finding, view == View::All),
             of_places(finding.sensitivity),
             finding.cost_bytes.map_or_else(|| "?".to_string(), |c| c.to_string()),
             finding.advice.clone(),
@@ -347,7 +354,7 @@ mod tests {
             profiles: Vec::new(),
         };
         let mut out = Vec::new();
-        crate::report::table::write(&page(&scan, false), &mut out).unwrap();
+        crate::report::table::write(&page(&scan, View::Screen), &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 }

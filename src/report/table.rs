@@ -16,9 +16,10 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
     if !page.sentence.is_empty() {
         write_wrapped(&page.sentence, "", out)?;
     }
-    for block in &page.blocks {
+    for block in page.blocks.iter().filter(|b| !matches!(b, Block::Figure(_))) {
         writeln!(out)?;
         match block {
+            Block::Figure(_) => {}
             Block::Text(text) => write_wrapped(text, "", out)?,
             Block::Table(table) => write_table(table, out)?,
             Block::List { heading, items } => {

@@ -3,7 +3,8 @@
 use crate::finding::{Finding, Severity};
 use crate::rules::types::{MemberView, TypeReport, TypeView};
 
-use super::page::{Block, Page, Table};
+use super::drawn::of_type;
+use super::page::{Block, Page, Table, View};
 use super::scan::{alternatives, listing, more, of_places};
 
 const TYPES: usize = 20;
@@ -11,22 +12,25 @@ const FINDINGS: usize = 12;
 /// Definitions of one name that are shown in full.
 const DEFINITIONS: usize = 4;
 
-/// `list`: one row a type; otherwise every member of each. `all`: every row instead of the first ones.
+/// `list`: one row a type; otherwise every member of each.
 #[must_use]
-pub fn page(report: &TypeReport, list: bool, all: bool) -> Page {
+pub fn page(report: &TypeReport, list: bool, view: View) -> Page {
     let image = &report.image;
     let mut page =
         Page { title: format!("{}: {}, line {} bytes", image.path, image.machine, image.line_size), ..Page::default() };
     if list {
-        list_of(report, all, &mut page);
+        list_of(report, view, &mut page);
     } else {
         let of = report.types.len();
         if of > 1 {
             page.sentence = format!("{of} definitions differ.");
         }
-        let shown = if all { of } else { DEFINITIONS };
-        for view in report.types.iter().take(shown) {
-            detail(view, all, &mut page);
+        let shown = if view == View::All { of } else { DEFINITIONS };
+        for one in report.types.iter().take(shown) {
+            if view == View::Document {
+                page.blocks.extend(of_type(one, image.line_size));
+            }
+            detail(one, view == View::All, &mut page);
         }
         page.notes.extend(more(of, shown, "definitions"));
     }
@@ -45,9 +49,9 @@ fn severity(of: Option<Severity>) -> String {
     of.map_or_else(String::new, |s| format!("{s:?}").to_lowercase())
 }
 
-fn list_of(report: &TypeReport, all: bool, page: &mut Page) {
+fn list_of(report: &TypeReport, view: View, page: &mut Page) {
     // What stands beside a lock of its own struct is often what the lock guards.
-    let strong = |v: &&TypeView| all || worst(v).is_some_and(|s| s < Severity::Info);
+    let strong = |v: &&TypeView| view == View::All || worst(v).is_some_and(|s| s < Severity::Info);
     let views: Vec<&TypeView> = report.types.iter().filter(strong).collect();
     let weak = report.types.len() - views.len();
     page.sentence = format!(
@@ -57,7 +61,7 @@ fn list_of(report: &TypeReport, all: bool, page: &mut Page) {
     );
     let heads = ["severity", "type", ">size (bytes)", ">lines", "objects begin", ">findings", "the first"];
     let mut table = Table::new("", &heads);
-    let shown = if all { views.len() } else { TYPES };
+    let shown = view.rows(TYPES);
     for view in views.iter().take(shown) {
         table.rows.push(vec![
             severity(worst(view)),

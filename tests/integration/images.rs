@@ -63,7 +63,8 @@ fn tells_all(image: &Image<'_>, from: SymbolsFrom) {
     let json = serde_json::to_value(&scan).unwrap();
     assert_eq!(json["image"]["sizes"], "up-to");
     let mut out = Vec::new();
-    straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut out).unwrap();
+    straddle::report::table::write(&straddle::report::scan::page(&scan, straddle::report::page::View::All), &mut out)
+        .unwrap();
     let table = String::from_utf8(out).unwrap();
     assert!(table.contains("size (bytes, up to)") && table.contains("may straddle"), "{table}");
 }

@@ -8,17 +8,21 @@
     reason = "tests open files, run compilers and stop at the first surprise"
 )]
 
+mod browser;
 mod btf;
 mod cases;
 mod companions;
 mod cycle;
 mod diff;
+mod diff_cases;
+mod diff_known;
 mod exit_codes;
 mod heat;
 mod images;
 mod link;
 mod matrix;
 mod measure;
+mod oracles;
 mod profile;
 mod resume;
 mod rules;

@@ -157,7 +157,11 @@ fn what_is_asked_for_is_shown() {
     assert_eq!(on, [("memory_allocated", 0x18, 0x20, false), ("sockets_allocated", 0x20, 0x24, true)]);
     assert_eq!(line.address.0 % 64, 0);
     let mut page = Vec::new();
-    straddle::report::table::write(&straddle::report::scan::page(&scan, false), &mut page).unwrap();
+    straddle::report::table::write(
+        &straddle::report::scan::page(&scan, straddle::report::page::View::Screen),
+        &mut page,
+    )
+    .unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("  ........ ........ ........ aaaaaaaa bbbb.... ........"), "{page}");
     let table = "
@@ -404,7 +408,7 @@ proptest! {
             if let Ok(image) = Image::parse(bytes, "damaged") {
                 let _ = rules::scan(&image, None, &rules::Ask::default());
                 let whole = Image::parse(sample(), "whole").unwrap();
-                let _ = straddle::diff::diff(&whole, &image, None);
+                let _ = straddle::diff::diff(&whole, &image, &straddle::diff::Ask::default());
             }
         }
     }

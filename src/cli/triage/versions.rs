@@ -140,7 +140,7 @@ impl Versions {
         let base = Image::parse(&self.base.linked, "base")?;
         let patched = Image::parse(&self.patched.linked, "patched")?;
         let identical = diff::loaded_content_equal(&base, &patched) && !self.others_differ;
-        let suspects = match diff::diff(&base, &patched, None) {
+        let suspects = match diff::diff(&base, &patched, &diff::Ask::default()) {
             Ok(difference) => diff::suspects(&difference),
             Err(error) => {
                 self.problems.push(format!("what moved is not known: {}", error.problem));

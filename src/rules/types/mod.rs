@@ -261,7 +261,11 @@ impl Wanted<'_> {
                 continue;
             }
             if rows.cut {
-                *skipped.entry("types with more members than are read".to_string()).or_insert(0) += 1;
+                *skipped
+                    .entry(
+                        "types with more members than are told: too many, or of virtual or undefined bases".to_string(),
+                    )
+                    .or_insert(0) += 1;
             }
             let view = self.view(&types.table, definition, &rows, skipped);
             let view = view.filter(|v| ask.name.is_some() || !v.findings.is_empty());

@@ -8,7 +8,7 @@ use gimli::{AttributeValue, DwAt, DwTag, Operation};
 use super::scopes::Scopes;
 use super::units::{At, Dwarf, Entry, checked};
 use super::{Skipped, skip};
-use crate::types::{Alias, Bits, Kind, Member, Type, TypeId};
+use crate::types::{Alias, Bits, DEEPEST, Kind, Member, Type, TypeId};
 
 pub(super) struct Builder<'b, 'd> {
     dwarf: &'b Dwarf<'d>,
@@ -77,8 +77,10 @@ impl<'b, 'd> Builder<'b, 'd> {
         let size = match kind {
             // An alias has its type's; an array's is worked out where it is not given.
             Kind::Alias { .. } | Kind::Unknown => None,
-            Kind::Pointer { .. } => number(&entry, gimli::DW_AT_byte_size)
-                .or_else(|| Some(self.dwarf.unit(at.unit)?.header.address_size().into())),
+            Kind::Pointer { .. } => {
+                number(&entry, gimli::DW_AT_byte_size).or_else(|| self.pointer_size(at.unit, &entry))
+            }
+            Kind::Base => number(&entry, gimli::DW_AT_byte_size).or_else(|| self.value_size(at, &entry)),
             _ => number(&entry, gimli::DW_AT_byte_size),
         };
         Some(Type { name, scope, size, align: number(&entry, gimli::DW_AT_alignment), kind })
@@ -113,6 +115,50 @@ impl<'b, 'd> Builder<'b, 'd> {
             gimli::DW_TAG_atomic_type => alias(Alias::Atomic, self.refers(at.unit, entry, gimli::DW_AT_type)),
             _ => None,
         }
+    }
+
+    /// Where it is not written down. A pointer to a function of a class is two words in the C++ ABI of every machine here:
+    /// the function, and what to add to its object.
+    fn pointer_size(&self, unit: u32, entry: &Entry<'d>) -> Option<u64> {
+        let word = u64::from(self.dwarf.unit(unit)?.header.address_size());
+        let member = entry.tag() == gimli::DW_TAG_ptr_to_member_type;
+        let function = || Some(self.behind(unit, entry)?.tag() == gimli::DW_TAG_subroutine_type);
+        Some(if member && function().unwrap_or(false) { 2 * word } else { word })
+    }
+
+    /// Of a vector, and of `nullptr`, where it is not written down.
+    fn value_size(&mut self, at: At, entry: &Entry<'d>) -> Option<u64> {
+        match entry.tag() {
+            gimli::DW_TAG_array_type => {
+                let Kind::Array { counts, .. } = self.array(at, entry)? else { return None };
+                let element = number(&self.behind(at.unit, entry)?, gimli::DW_AT_byte_size)?;
+                counts.iter().try_fold(element, |size, count| size.checked_mul((*count)?))
+            }
+            gimli::DW_TAG_unspecified_type => {
+                let name = self.dwarf.name(at.unit, entry)?;
+                let word = u64::from(self.dwarf.unit(at.unit)?.header.address_size());
+                matches!(name, "decltype(nullptr)" | "nullptr_t").then_some(word)
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of an entry behind typedefs and qualifiers.
+    fn behind(&self, unit: u32, entry: &Entry<'d>) -> Option<Entry<'d>> {
+        let mut at = self.dwarf.target(unit, &entry.attr_value(gimli::DW_AT_type)?)?;
+        for _ in 0..DEEPEST {
+            let own = self.dwarf.entry(at)?;
+            match own.tag() {
+                gimli::DW_TAG_typedef
+                | gimli::DW_TAG_const_type
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_atomic_type => {
+                    at = self.dwarf.target(at.unit, &own.attr_value(gimli::DW_AT_type)?)?;
+                }
+                _ => return Some(own),
+            }
+        }
+        None
     }
 
     fn refers(&mut self, unit: u32, entry: &Entry<'d>, attribute: DwAt) -> Option<TypeId> {
@@ -171,21 +217,28 @@ impl<'b, 'd> Builder<'b, 'd> {
         if entry.has_attr(gimli::DW_AT_external) || entry.has_attr(gimli::DW_AT_declaration) {
             return None;
         }
-        let type_id = self.refers(unit, entry, gimli::DW_AT_type)?;
+        let mut type_id = self.refers(unit, entry, gimli::DW_AT_type)?;
         let place = entry.attr_value(gimli::DW_AT_data_member_location);
         let whole = match place {
             Some(AttributeValue::Exprloc(expression)) => {
                 let encoding = self.dwarf.unit(unit)?.header.encoding();
                 match expression.operations(encoding).next().ok()?? {
                     Operation::PlusConstant { value } => value,
-                    // A virtual base: where it lies is the object's affair.
+                    // A virtual base lies where each object says: what it holds is not told.
+                    _ if entry.tag() == gimli::DW_TAG_inheritance => {
+                        type_id = self.add(Type { kind: Kind::Base, ..unknown() })?;
+                        0
+                    }
                     _ => return None,
                 }
             }
             // No location: a union's member, or a bit field that is placed by bits alone.
             _ => number(entry, gimli::DW_AT_data_member_location).unwrap_or(0),
         };
-        let (offset, bits) = bits(entry, whole, self.dwarf.big_endian)?;
+        let unit_size = || {
+            number(entry, gimli::DW_AT_byte_size).or_else(|| number(&self.behind(unit, entry)?, gimli::DW_AT_byte_size))
+        };
+        let (offset, bits) = bits(entry, whole, unit_size, self.dwarf.big_endian)?;
         let name = self.dwarf.name(unit, entry).filter(|_| entry.tag() == gimli::DW_TAG_member);
         Some(Member { name, offset, align: number(entry, gimli::DW_AT_alignment), bits, type_id })
     }
@@ -250,18 +303,27 @@ fn number(entry: &Entry<'_>, name: DwAt) -> Option<u64> {
 }
 
 /// Where a bit field begins: `whole` moved to the byte of its first bit. DWARF 4 and later count from the start of the
-/// struct; before, from the most significant bit of a unit of `DW_AT_byte_size` bytes.
-fn bits(entry: &Entry<'_>, whole: u64, big_endian: bool) -> Option<(u64, Option<Bits>)> {
+/// struct; before, and clang still, from the most significant bit of a unit of `unit_size` bytes: backwards where the
+/// field ends behind that unit.
+fn bits(
+    entry: &Entry<'_>,
+    whole: u64,
+    unit_size: impl Fn() -> Option<u64>,
+    big_endian: bool,
+) -> Option<(u64, Option<Bits>)> {
     let Some(count) = number(entry, gimli::DW_AT_bit_size) else { return Some((whole, None)) };
-    let first = match (number(entry, gimli::DW_AT_data_bit_offset), number(entry, gimli::DW_AT_bit_offset)) {
-        (Some(first), _) => first,
+    let from_top = || entry.attr(gimli::DW_AT_bit_offset)?.sdata_value();
+    let first = match (number(entry, gimli::DW_AT_data_bit_offset), from_top()) {
+        (Some(first), _) => i64::try_from(first).ok()?,
         (None, None) => 0,
         (None, Some(from_top)) if big_endian => from_top,
         (None, Some(from_top)) => {
-            number(entry, gimli::DW_AT_byte_size)?.checked_mul(8)?.checked_sub(from_top)?.checked_sub(count)?
+            let unit = i64::try_from(unit_size()?.checked_mul(8)?).ok()?;
+            unit.checked_sub(from_top)?.checked_sub_unsigned(count)?
         }
     };
-    Some((whole.checked_add(first / 8)?, Some(Bits { first: first % 8, count })))
+    let offset = whole.checked_add_signed(first.div_euclid(8))?;
+    Some((offset, Some(Bits { first: first.rem_euclid(8).unsigned_abs(), count })))
 }
 
 /// How many elements a dimension has. `[0]` has an upper bound of -1.
