@@ -316,12 +316,18 @@ impl<'m> Section<'m> {
         let resized = self.items.get(before.unwrap_or(index)..index).unwrap_or_default();
         let resized = resized.iter().filter(|i| i.grown != 0).max_by_key(|i| i.grown.unsigned_abs());
         let mut tag = format!("{}", here.from);
+        // Of what happened there, what comes nearest to the step.
+        let off = |by: i64| by.wrapping_sub(bytes).unsigned_abs();
+        let signed = |came: &Came| came.bytes.cast_signed();
+        let by = [resized.map(|r| r.grown), came.as_ref().map(signed), went.as_ref().map(|w| -signed(w))];
+        let nearest = by.into_iter().flatten().map(off).min();
+        let is = |by: Option<i64>| by.is_some() && by.map(off) == nearest;
         let (unit, what) = match (resized, came, went) {
-            (Some(item), _, _) => {
+            (Some(item), ..) if is(by[0]) => {
                 let way = if item.grown > 0 { "grew" } else { "shrank" };
                 (units.0.any(item.from), format!("{} {way} by {} bytes", item.name, item.grown.unsigned_abs()))
             }
-            (_, Some(came), went) if went.as_ref().is_none_or(|went| came.bytes >= went.bytes) => {
+            (_, Some(came), _) if is(by[1]) => {
                 tag.clone_from(&came.name);
                 (units.1.any(came.at), came.words(("added", "came from elsewhere")))
             }

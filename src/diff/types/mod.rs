@@ -98,6 +98,8 @@ pub(super) fn compare(base: &Types<'_>, patched: &Types<'_>, line: LineSize) -> 
     let one = |(a, b): &(Vec<&Definition<'_>>, Vec<&Definition<'_>>)| {
         let (mut x, mut y): (Vec<_>, Vec<_>) =
             (a.iter().map(|d| Flat::of(base, d)).collect(), b.iter().map(|d| Flat::of(patched, d)).collect());
+        once(&mut x);
+        once(&mut y);
         let mut same = 0;
         take(&mut x, &mut y, |flat| flat.shape, |_, _| same += 1);
         let mut changes = Vec::new();
@@ -124,6 +126,12 @@ pub(super) fn compare(base: &Types<'_>, patched: &Types<'_>, line: LineSize) -> 
     diff.randomised = randomised(&diff.changed);
     diff.changed.sort_by(|a, b| weight(b).cmp(&weight(a)).then_with(|| (&a.name, &a.unit).cmp(&(&b.name, &b.unit))));
     diff
+}
+
+/// Leaves the first of equal ones: every unit may have its copy.
+fn once(flats: &mut Vec<Flat<'_, '_>>) {
+    let mut seen = BTreeSet::new();
+    flats.retain(|flat| seen.insert(flat.shape));
 }
 
 /// Pairs equal keys in order, and takes them out of both lists.
