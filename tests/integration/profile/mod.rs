@@ -347,3 +347,42 @@ fn a_kernel_is_found_where_it_was_moved() {
     assert_eq!(profile.objects, 0, "{profile:?}");
     assert!(profile.problems.iter().any(|p| p.contains("build id 0909")), "{profile:?}");
 }
+
+/// A large one, beside the program it is of, in the folder `STRADDLE_BIG_PROFILE` (scripts/bench.sh profile): a tenth of its
+/// accesses are to objects, the others to the heap.
+#[test]
+fn a_large_recording_is_written_where_it_is_asked_for() {
+    let Some(folder) = std::env::var_os("STRADDLE_BIG_PROFILE").map(std::path::PathBuf::from) else { return };
+    let megabytes: usize = std::env::var("STRADDLE_BIG_MB").unwrap().parse().unwrap();
+    let mut run = contended();
+    let (ip, objects) = (run.symbols["taken"], ["lock", "root", "chunk"].map(|name| run.symbols[name]));
+    let maps = run.recording.take();
+    let block = |number: usize| {
+        let mut recording = run.recording.clone();
+        for n in 0..100_000u64 {
+            let time = 10_000_000 + (number as u64 * 100_000 + n) * 100;
+            let heap = 0x7f00_0000_0000 + n * 64;
+            let addr = if n % 10 == 0 { objects[n as usize / 10 % 3] + n % 2 * 8 } else { heap };
+            let source = if n % 4 == 0 { STORE } else { HITM };
+            let cpu = (n % 16) as u32;
+            let event = usize::from(n % 4 == 0);
+            recording.sample(Access {
+                event,
+                ip,
+                pid: PROCESS,
+                tid: 1000 + cpu,
+                time,
+                addr,
+                cpu,
+                weight: n % 300,
+                source,
+            });
+        }
+        recording.end_round();
+        recording.take()
+    };
+    let blocks = (megabytes * 1_000_000).div_ceil(block(0).len());
+    let mut file = std::io::BufWriter::new(std::fs::File::create(folder.join("big.data")).unwrap());
+    run.recording.write(&mut file, &maps, blocks, block).unwrap();
+    std::fs::copy(&run.built.path, folder.join("image")).unwrap();
+}

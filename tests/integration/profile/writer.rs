@@ -1,5 +1,7 @@
 //! A small writer of perf.data: what a machine with counters would record.
 
+use std::io::Write;
+
 pub const IP: u64 = 1;
 pub const TID: u64 = 1 << 1;
 pub const TIME: u64 = 1 << 2;
@@ -264,8 +266,31 @@ impl Recording {
 
     /// The file.
     pub fn bytes(mut self) -> Vec<u8> {
-        // The end of a round: perf sorts what came before it.
+        self.end_round();
+        let mut out = Vec::new();
+        self.write(&mut out, &self.records.bytes, 0, |_| Vec::new()).unwrap();
+        out
+    }
+
+    /// The end of a round: perf sorts what came before it.
+    pub fn end_round(&mut self) {
         self.record(68, 0, &Words::new(self.big));
+    }
+
+    /// Takes the records that were made so far.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.records.bytes)
+    }
+
+    /// A file of some records, and so many blocks of others, of one size.
+    pub fn write(
+        &self,
+        out: &mut impl Write,
+        first: &[u8],
+        blocks: usize,
+        block: impl Fn(usize) -> Vec<u8>,
+    ) -> std::io::Result<()> {
+        let size = first.len() + block(0).len() * blocks;
         let mut ids = Words::new(self.big);
         for id in 1..=self.events.len() as u64 {
             ids.u64(id);
@@ -299,22 +324,24 @@ impl Recording {
         }
         let attributes_at = HEADER + ids.bytes.len();
         let records_at = attributes_at + attributes.bytes.len();
-        let table_at = records_at + self.records.bytes.len();
+        let table_at = records_at + size;
         let mut at = table_at + 16 * features.len();
-        let mut out = Words::new(self.big);
-        out.bytes.extend(if self.big { b"2ELIFREP" } else { b"PERFILE2" });
-        out.u64(HEADER as u64).u64(u64::from(ATTRIBUTE) + 16);
-        out.u64(attributes_at as u64).u64(attributes.bytes.len() as u64);
-        out.u64(records_at as u64).u64(self.records.bytes.len() as u64).u64(0).u64(0);
-        out.u64(features.iter().map(|(number, _)| 1u64 << number).sum()).u64(0).u64(0).u64(0);
-        for part in [&ids.bytes, &attributes.bytes, &self.records.bytes] {
-            out.bytes.extend(part);
+        let mut head = Words::new(self.big);
+        head.bytes.extend(if self.big { b"2ELIFREP" } else { b"PERFILE2" });
+        head.u64(HEADER as u64).u64(u64::from(ATTRIBUTE) + 16);
+        head.u64(attributes_at as u64).u64(attributes.bytes.len() as u64);
+        head.u64(records_at as u64).u64(size as u64).u64(0).u64(0);
+        head.u64(features.iter().map(|(number, _)| 1u64 << number).sum()).u64(0).u64(0).u64(0);
+        for part in [&head.bytes, &ids.bytes, &attributes.bytes, first] {
+            out.write_all(part)?;
         }
+        (0..blocks).try_for_each(|n| out.write_all(&block(n)))?;
+        let mut table = Words::new(self.big);
         for (_, feature) in &features {
-            out.u64(at as u64).u64(feature.len() as u64);
+            table.u64(at as u64).u64(feature.len() as u64);
             at += feature.len();
         }
-        features.iter().for_each(|(_, feature)| out.bytes.extend(feature));
-        out.bytes
+        out.write_all(&table.bytes)?;
+        features.iter().try_for_each(|(_, feature)| out.write_all(feature))
     }
 }
