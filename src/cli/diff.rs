@@ -10,10 +10,10 @@ use super::scan::line_size;
 use super::types::{Tier, TypesArgs};
 use crate::diff::{Ask, Gate};
 use crate::error::{Error, Exit, Result};
-use crate::image::TypesFrom;
 use crate::image::map::Landing;
+use crate::image::{Image, Kind, SymbolsFrom, TypesFrom};
 use crate::rules::types::TypeAsk;
-use crate::types::Source;
+use crate::types::{Btf, Source, Types};
 use crate::units::LineSize;
 use crate::{diff, open, report};
 
@@ -30,9 +30,13 @@ pub struct DiffArgs {
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the images' machine)")]
     pub line: Option<LineSize>,
     #[arg(long, value_enum, default_value_t, value_name = "TIER")]
-    #[arg(help = "Where types come from. auto: DWARF where both have it, else BTF, else none")]
+    #[arg(
+        help = "Where types come from. auto: BTF where both kernels have it (it has every type), else DWARF, else none"
+    )]
     pub types: Tier,
-    #[arg(long = "type", value_name = "NAME", help = "Of types, only this one, or those that a glob names")]
+    #[arg(long = "type", value_name = "NAME")]
+    #[arg(help = "Of types, only this one, or those that a glob names; also of large debug information, of which \
+                  otherwise only the types of variables are read")]
     pub only_type: Option<String>,
     #[arg(long, value_name = "BASE,PATCHED", value_delimiter = ',')]
     #[arg(help = "Link maps of both: causes by input section (also as --map BASE --map PATCHED)")]
@@ -59,18 +63,18 @@ pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
     let gates: Vec<Gate> = args.fail_on.iter().map(|text| Gate::parse(text)).collect::<Result<_>>()?;
     let maps = args.maps()?;
     let wanted = TypeAsk { name: args.only_type.as_deref(), ..TypeAsk::default() };
-    let tier = if args.names_only { Tier::None } else { args.types };
-    let files = TypesArgs { tier, ..TypesArgs::default() };
-    let (files_a, files_b) = (files.open()?, files.open()?);
     let (source_a, source_b) = (images::Source::file(&args.base)?, images::Source::file(&args.patched)?);
     let (mut base, mut patched) = (source_a.image()?, source_b.image()?);
+    let files = TypesArgs { tier: args.tier(&base, &patched), ..TypesArgs::default() };
+    let (files_a, files_b) = (files.open()?, files.open()?);
     let (types_a, types_b) = (files_a.source(&mut base)?, files_b.source(&mut patched)?);
     let (tier_a, tier_b) = (tier_of(&types_a), tier_of(&types_b));
+    let whole = args.only_type.is_some() || [&types_a, &types_b].iter().all(|source| size(source) <= LARGE);
     let diff = pool(args.jobs)?.install(|| {
         let alike = tier_a.is_some() && tier_a == tier_b;
         let wants = |name: &str| wanted.wants(name);
-        let types_a = alike.then(|| types_a.read_named(&wants)).transpose()?;
-        let types_b = alike.then(|| types_b.read_named(&wants)).transpose()?;
+        let types_a = alike.then(|| read(&types_a, &base, &wants, whole)).transpose()?;
+        let types_b = alike.then(|| read(&types_b, &patched, &wants, whole)).transpose()?;
         let ask = Ask {
             line: args.line,
             names_only: args.names_only,
@@ -84,10 +88,39 @@ pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
         let problem = format!("types not compared: base has {a:?}, patched {b:?} (try: --types btf)");
         diff.problems.push(problem);
     }
+    if !whole {
+        diff.problems.push("of the types only those of variables were read (--type '*' reads all)".to_string());
+    }
     diff.problems.extend(files_a.told().into_iter().chain(files_b.told()));
     let violated: Vec<String> = gates.iter().filter_map(|gate| gate.violated(&diff)).collect();
     args.format.write(&diff, || report::diff::page(&diff, args.all, &violated), out)?;
     Ok(if violated.is_empty() { Exit::Done } else { Exit::Gate })
+}
+
+/// Debug information beyond this is read for the types of variables only: a kernel's takes ten times as long in whole.
+const LARGE: u64 = 64 << 20;
+
+/// `whole`: every type, not only those of variables.
+fn read<'s>(
+    source: &'s Source<'_>,
+    image: &Image<'_>,
+    wants: &(dyn Fn(&str) -> bool + Sync),
+    whole: bool,
+) -> Result<Types<'s>> {
+    if whole {
+        return source.read_named(wants);
+    }
+    let mut types = source.read(image)?;
+    types.define(wants);
+    Ok(types)
+}
+
+/// Of what is to be read, in bytes.
+fn size(source: &Source<'_>) -> u64 {
+    match source {
+        Source::Dwarf(sections) => sections.size(),
+        Source::Btf { .. } | Source::Names(_) => 0,
+    }
 }
 
 fn tier_of(source: &Source<'_>) -> Option<TypesFrom> {
@@ -99,6 +132,18 @@ fn tier_of(source: &Source<'_>) -> Option<TypesFrom> {
 }
 
 impl DiffArgs {
+    /// A module's BTF continues that of a kernel which is not there; a stripped image needs the symbols of its debug file.
+    fn tier(&self, base: &Image<'_>, patched: &Image<'_>) -> Tier {
+        let own = |image: &Image<'_>| {
+            Btf::present(image) && image.kind != Kind::Module && image.symbols_from == SymbolsFrom::Symtab
+        };
+        match self.types {
+            _ if self.names_only => Tier::None,
+            Tier::Auto if own(base) && own(patched) => Tier::Btf,
+            tier => tier,
+        }
+    }
+
     fn maps(&self) -> Result<Option<(Landing, Landing)>> {
         let read = |path: &PathBuf| {
             let landing = Landing::parse(&open::text(path)?);

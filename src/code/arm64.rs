@@ -84,8 +84,7 @@ pub(super) fn body<'r, 'a: 'r>(function: &Function<'_, 'r, 'a>) -> Body<'r> {
             body.links.push(Link { at, certain: true, width, to });
         }
     }
-    body.loops.sort_unstable();
-    body
+    body.finish()
 }
 
 fn set(pages: &mut [Option<u64>; 32], register: u32, page: Option<u64>) {

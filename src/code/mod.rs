@@ -144,10 +144,14 @@ impl<'r, 'a: 'r> Reader<'r, 'a> {
     fn pointers(&self, bytes: &[u8], body: &mut Body<'r>) {
         let width = self.image.class.pointer_size() as usize;
         let known: Vec<u32> = body.links.iter().map(|l| l.at).collect();
+        let near = |at: u32| {
+            let next = known.partition_point(|k| *k < at);
+            let here = |at: Option<usize>| at.and_then(|at| known.get(at)).copied();
+            [here(next.checked_sub(1)), here(Some(next))].into_iter().flatten().any(|k| k.abs_diff(at) < width as u32)
+        };
         for (at, word) in (0u32..).step_by(width).zip(bytes.chunks_exact(width)) {
             let address = self.word(word);
-            let taken = known.iter().any(|k| k.abs_diff(at) < width as u32);
-            if !taken && self.holds(address) {
+            if self.holds(address) && !near(at) {
                 let to = To::Place { section: None, address };
                 body.mask(at, width, Link { at, certain: false, width: 0, to });
             }
@@ -248,9 +252,13 @@ impl<'a> Body<'a> {
     }
 
     fn jump_back(&mut self, head: u32, end: u32) {
-        match self.loops.iter_mut().find(|l| l.head == head) {
-            Some(known) => known.end = known.end.max(end),
-            None => self.loops.push(Loop { head, end }),
-        }
+        self.loops.push(Loop { head, end });
+    }
+
+    /// One loop for each head, to the last jump back to it.
+    fn finish(mut self) -> Body<'a> {
+        self.loops.sort_unstable_by_key(|l| (l.head, std::cmp::Reverse(l.end)));
+        self.loops.dedup_by_key(|l| l.head);
+        self
     }
 }

@@ -62,8 +62,7 @@ pub(super) fn body<'r, 'a: 'r>(function: &Function<'_, 'r, 'a>, bits: u32) -> Bo
             body.jump_back(head, end);
         }
     }
-    body.loops.sort_unstable();
-    body
+    body.finish()
 }
 
 fn immediate(instruction: &Instruction) -> u64 {

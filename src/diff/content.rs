@@ -16,6 +16,9 @@ pub enum Sameness {
     Different,
 }
 
+/// An object and its index.
+pub(super) type Numbered<'o, 'i> = (u32, &'o Object<'i>);
+
 /// What a comparison of bodies found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
@@ -33,9 +36,9 @@ pub(super) struct Compare<'r, 'i> {
 
 impl<'i> Compare<'_, 'i> {
     /// Both must be of one size. With the body of the first, where it has one.
-    pub(super) fn objects(&self, a: &Object<'_>, b: &Object<'_>) -> (Found, Option<Body<'i>>) {
+    pub(super) fn objects(&self, (i, a): Numbered<'_, '_>, (j, b): Numbered<'_, '_>) -> (Found, Option<Body<'i>>) {
         let found = |sameness| Found { sameness, untold: 0 };
-        let (x, y) = (body(self.base, a), body(self.patched, b));
+        let (x, y) = (body(self.base, (i, a)), body(self.patched, (j, b)));
         let zero = |names: &Names<'_, '_>, o: &Object<'_>| {
             names.reader.image.section(o.section).is_some_and(|s| s.kind == SectionKind::NoBits)
         };
@@ -146,7 +149,10 @@ fn all_zero(body: &Body<'_>) -> Sameness {
 }
 
 /// An object's or function's body; `None` where it has no bytes in the file.
-pub(super) fn body<'i>(names: &Names<'_, 'i>, object: &Object<'_>) -> Option<Body<'i>> {
+pub(super) fn body<'i>(names: &Names<'_, 'i>, (index, object): Numbered<'_, '_>) -> Option<Body<'i>> {
+    if names.heavy((object.kind, index)) {
+        return None;
+    }
     let (reader, size) = (names.reader, object.span.size);
     let address = object.address(reader.image);
     match object.kind {

@@ -154,6 +154,10 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Result<Diff
     let (reader_a, reader_b) = (sides_a.reader(base), sides_b.reader(patched));
     let names_a = Names::of(&reader_a, &sides_a.data, &sides_a.code);
     let names_b = Names::of(&reader_b, &sides_b.data, &sides_b.code);
+    let unread = names_a.unread() + names_b.unread();
+    if unread > 0 {
+        skipped.insert("objects whose bytes were not read: together they cover the file many times".into(), unread);
+    }
     let whole = !ask.names_only;
     let pairs = |a, b| pair::pair(Side { names: &names_a, lines: a }, Side { names: &names_b, lines: b }, whole);
     let (data, code) = rayon::join(|| pairs(&sides_a.data, &sides_b.data), || pairs(&sides_a.code, &sides_b.code));

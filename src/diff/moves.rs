@@ -91,7 +91,7 @@ fn one<'i>(
     let mut found = Found { sameness: Sameness::Equal, untold: 0 };
     let mut loops = Vec::new();
     if let (Some(content), true) = (content, x.span.size == y.span.size) {
-        let (compared, body) = content.objects(x, y);
+        let (compared, body) = content.objects((pair.a, x), (pair.b, y));
         found = compared;
         loops = body.map(|b| b.loops).filter(|_| found.sameness == Sameness::Equal).unwrap_or_default();
     }

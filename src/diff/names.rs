@@ -10,6 +10,12 @@ use crate::objects::{Kind, Space, stem};
 /// An object, by its index among those of its kind.
 pub(super) type Ref = (Kind, u32);
 
+/// All objects together may cover the file so many times.
+const MOST_READ: u64 = 4;
+
+/// Labels of one place that are looked at.
+const MOST_LABELS: usize = 64;
+
 /// What an address means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'i> {
@@ -39,6 +45,8 @@ pub(super) struct Names<'r, 'i> {
     pub(super) code: &'r Lines<'i>,
     /// By space and start: space, start, end, object. Parts of other objects are left out.
     spans: Vec<(Option<u32>, u64, u64, Ref)>,
+    /// Objects that are not read, by kind and index: see [`Names::heavy`].
+    heavy: BTreeSet<Ref>,
     /// Names of places that are no objects: section, address, name.
     labels: Vec<(u32, u64, &'i str)>,
 }
@@ -73,7 +81,26 @@ impl<'r, 'i> Names<'r, 'i> {
         });
         let mut labels: Vec<_> = labels.collect();
         labels.sort_unstable();
-        Names { reader, data, code, spans, labels }
+        let mut left = MOST_READ.saturating_mul(image.file_size());
+        let mut heavy = BTreeSet::new();
+        for (kind, lines) in [(Kind::Data, data), (Kind::Function, code)] {
+            for (index, object) in (0u32..).zip(&lines.objects) {
+                left = left.saturating_sub(object.span.size);
+                if left == 0 {
+                    heavy.insert((kind, index));
+                }
+            }
+        }
+        Names { reader, data, code, spans, labels, heavy }
+    }
+
+    /// Whether an object's bytes are left unread: in a damaged file, every symbol can cover all of it.
+    pub(super) fn heavy(&self, object: Ref) -> bool {
+        self.heavy.contains(&object)
+    }
+
+    pub(super) fn unread(&self) -> u64 {
+        self.heavy.len() as u64
     }
 
     /// Of an object, without what compilers append.
@@ -137,7 +164,7 @@ impl<'r, 'i> Names<'r, 'i> {
         let end = self.labels.partition_point(|&(s, at, _)| (s, at) <= (section, address));
         let &(own, at, _) = self.labels.get(end.checked_sub(1)?)?;
         let start = self.labels.partition_point(|&(s, a, _)| (s, a) < (own, at));
-        let here = self.labels.get(start..end)?.iter().map(|&(_, _, name)| name);
+        let here = self.labels.get(start..end)?.iter().take(MOST_LABELS).map(|&(_, _, name)| name);
         (own == section).then(|| (here.collect(), address - at))
     }
 

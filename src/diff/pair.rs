@@ -83,8 +83,8 @@ impl<'i> Side<'_, '_, 'i> {
     }
 
     /// Of its bytes, addresses masked; `None` where it has none.
-    fn content(&self, object: &Object<'_>) -> Option<u64> {
-        let body = body(self.names, object)?;
+    fn content(&self, index: u32, object: &Object<'_>) -> Option<u64> {
+        let body = body(self.names, (index, object))?;
         Some(hash((&body.bytes, body.links.len())))
     }
 }
@@ -108,11 +108,11 @@ pub(super) fn pair(a: Side<'_, '_, '_>, b: Side<'_, '_, '_>, whole: bool) -> Pai
         if (of_a.len(), of_b.len()) != (1, 1) && !of_a.is_empty() && !of_b.is_empty() {
             // The whole name still tells `f` from `f.constprop.0`; numbers are compared last, as an order.
             let name = |o: &Object<'_>| o.name.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
-            let full = |side: Side<'_, '_, '_>, o: &Object<'_>| {
-                hash((o.span.size, name(o), whole.then(|| side.content(o)).flatten()))
+            let full = |side: Side<'_, '_, '_>, (i, o): (u32, &Object<'_>)| {
+                hash((o.span.size, name(o), whole.then(|| side.content(i, o)).flatten()))
             };
-            let part = |_: Side<'_, '_, '_>, o: &Object<'_>| hash((o.span.size, name(o)));
-            let size = |_: Side<'_, '_, '_>, o: &Object<'_>| o.span.size;
+            let part = |_: Side<'_, '_, '_>, (_, o): (u32, &Object<'_>)| hash((o.span.size, name(o)));
+            let size = |_: Side<'_, '_, '_>, (_, o): (u32, &Object<'_>)| o.span.size;
             match_by((a, &mut of_a), (b, &mut of_b), &mut pairs, full);
             match_by((a, &mut of_a), (b, &mut of_b), &mut pairs, part);
             match_by((a, &mut of_a), (b, &mut of_b), &mut pairs, size);
@@ -121,14 +121,15 @@ pub(super) fn pair(a: Side<'_, '_, '_>, b: Side<'_, '_, '_>, whole: bool) -> Pai
         left.0.extend(of_a);
         left.1.extend(of_b);
     }
-    let name =
-        |same_unit: bool| move |_: Side<'_, '_, '_>, o: &Object<'_>| Some(hash((o.unit.filter(|_| same_unit), o.name)));
+    let name = |same_unit: bool| {
+        move |_: Side<'_, '_, '_>, (_, o): (u32, &Object<'_>)| Some(hash((o.unit.filter(|_| same_unit), o.name)))
+    };
     unmistakable(a, b, (&mut left, &mut pairs, Told::NameElsewhere), name(true));
     unmistakable(a, b, (&mut left, &mut pairs, Told::NameElsewhere), name(false));
     if whole {
         for same_unit in [true, false] {
-            unmistakable(a, b, (&mut left, &mut pairs, Told::Content), |side, o| {
-                let content = telling(side, o)?;
+            unmistakable(a, b, (&mut left, &mut pairs, Told::Content), |side, (i, o)| {
+                let content = telling(side, (i, o))?;
                 Some(hash((o.unit.filter(|_| same_unit), o.span.size, content)))
             });
         }
@@ -139,7 +140,7 @@ pub(super) fn pair(a: Side<'_, '_, '_>, b: Side<'_, '_, '_>, whole: bool) -> Pai
 }
 
 /// What an object holds, if that is enough to know it by: a handful of zeros is not.
-fn telling(side: Side<'_, '_, '_>, object: &Object<'_>) -> Option<u64> {
+fn telling(side: Side<'_, '_, '_>, object: (u32, &Object<'_>)) -> Option<u64> {
     const ENOUGH: usize = 4;
     let body = body(side.names, object)?;
     let told = body.bytes.iter().filter(|b| **b != 0).count() + body.links.len() * ENOUGH;
@@ -152,7 +153,7 @@ fn unmistakable<'i>(
     a: Side<'_, '_, 'i>,
     b: Side<'_, '_, 'i>,
     (left, pairs, told): (&mut (Vec<u32>, Vec<u32>), &mut Pairs, Told),
-    key: impl Fn(Side<'_, '_, 'i>, &Object<'i>) -> Option<u64>,
+    key: impl Fn(Side<'_, '_, 'i>, (u32, &Object<'i>)) -> Option<u64>,
 ) {
     if left.0.is_empty() || left.1.is_empty() {
         return;
@@ -160,7 +161,7 @@ fn unmistakable<'i>(
     let mut found: HashMap<u64, [Vec<u32>; 2]> = HashMap::new();
     for (number, list, side) in [(0usize, &left.0, a), (1, &left.1, b)] {
         for &index in list {
-            let Some(key) = side.object(index).and_then(|o| key(side, o)) else { continue };
+            let Some(key) = side.object(index).and_then(|o| key(side, (index, o))) else { continue };
             if let Some(slot) = found.entry(key).or_default().get_mut(number) {
                 slot.push(index);
             }
@@ -206,7 +207,7 @@ fn match_by<'i>(
     (a, of_a): List<'_, '_, 'i, '_>,
     (b, of_b): List<'_, '_, 'i, '_>,
     pairs: &mut Pairs,
-    key: impl Fn(Side<'_, '_, 'i>, &Object<'i>) -> u64,
+    key: impl Fn(Side<'_, '_, 'i>, (u32, &Object<'i>)) -> u64,
 ) {
     if of_a.is_empty() || of_b.is_empty() {
         return;
@@ -214,12 +215,12 @@ fn match_by<'i>(
     let mut waiting: HashMap<u64, VecDeque<u32>> = HashMap::new();
     for &index in of_b.iter() {
         if let Some(object) = b.object(index) {
-            waiting.entry(key(b, object)).or_default().push_back(index);
+            waiting.entry(key(b, (index, object))).or_default().push_back(index);
         }
     }
     let mut taken = HashSet::new();
     of_a.retain(|&index| {
-        let other = a.object(index).and_then(|o| waiting.get_mut(&key(a, o))?.pop_front());
+        let other = a.object(index).and_then(|o| waiting.get_mut(&key(a, (index, o)))?.pop_front());
         let Some(other) = other else { return true };
         taken.insert(other);
         pairs.both.push(Pair { a: index, b: other, told: Told::Name });

@@ -3,7 +3,7 @@
 use super::functions::Alignment;
 use super::suspect::Suspect;
 use super::types::TypeDiff;
-use crate::image::{Image, Kind};
+use crate::image::{Image, Kind, Section};
 
 /// Legal, and perhaps the most useful answer.
 const NOTHING: &str = "nothing in these images explains a layout effect on hot data";
@@ -47,7 +47,8 @@ pub(super) fn statements(
 /// A kernel whose structs were shuffled names the hash of its seed in its version magic.
 fn seed(image: &Image<'_>) -> Option<Vec<u8>> {
     const MARK: &[u8] = b"RANDSTRUCT_";
-    let sections = image.sections.iter().filter(|s| image.kind.kernel() && s.loaded && !s.executable);
+    let named = |s: &&Section<'_>| s.name == ".modinfo" || s.name.starts_with(".rodata");
+    let sections = image.sections.iter().filter(|_| image.kind.kernel()).filter(named);
     let found = sections.filter_map(|s| {
         let bytes = s.bytes?;
         let at = bytes.windows(MARK.len()).position(|w| w == MARK)?;

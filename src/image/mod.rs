@@ -367,6 +367,12 @@ impl<'a> Image<'a> {
         })
     }
 
+    /// Of its file, in bytes.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

@@ -9,7 +9,7 @@ use super::scan::{more, of_places};
 const DATA: usize = 12;
 const CODE: usize = 4;
 const TYPES: usize = 5;
-const CAUSES: usize = 8;
+const CAUSES: usize = 10;
 /// Meetings and steps that are told of one type.
 const TOLD: usize = 2;
 

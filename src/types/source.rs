@@ -90,6 +90,16 @@ impl Source<'_> {
     }
 }
 
+impl Types<'_> {
+    /// Makes definitions of the types that were read, where `wanted` says yes to the name. Of DWARF, of each unit.
+    pub fn define(&mut self, wanted: &(dyn Fn(&str) -> bool + Sync)) {
+        let whole = |d: Definition<'_>| (self.table.name(d.type_id), d.type_id);
+        let named: Vec<(String, TypeId)> = definitions(&self.table, wanted).into_iter().map(whole).collect();
+        let defined = |(name, type_id)| Definition { name, type_id, unit: None, file: None, line: None, copies: 1 };
+        self.definitions = named.into_iter().map(defined).collect();
+    }
+}
+
 /// Of a table that has every type. A typedef is one where what it stands for has no name or is not wanted by its own.
 fn definitions<'d>(table: &TypeTable<'d>, wanted: &(dyn Fn(&str) -> bool + Sync)) -> Vec<Definition<'d>> {
     let is = |(id, own): &(TypeId, &Type<'d>)| {

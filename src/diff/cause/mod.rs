@@ -168,6 +168,9 @@ impl Key {
     }
 }
 
+/// Steps of one unit that are looked at for its words.
+const MOST_TOLD: usize = 64;
+
 /// What one unit pushes in one section.
 #[derive(Default)]
 struct Fold {
@@ -182,7 +185,7 @@ impl Fold {
     fn cause(mut self, key: Key) -> Cause {
         self.steps.sort_by_key(|step| std::cmp::Reverse(step.0));
         let mut what: Vec<String> = Vec::new();
-        for (_, step) in self.steps {
+        for (_, step) in self.steps.into_iter().take(MOST_TOLD) {
             if !what.contains(&step) {
                 what.push(step);
             }
@@ -313,12 +316,18 @@ impl<'m> Section<'m> {
         let resized = self.items.get(before.unwrap_or(index)..index).unwrap_or_default();
         let resized = resized.iter().filter(|i| i.grown != 0).max_by_key(|i| i.grown.unsigned_abs());
         let mut tag = format!("{}", here.from);
+        // Of what happened there, what comes nearest to the step.
+        let off = |by: i64| by.wrapping_sub(bytes).unsigned_abs();
+        let signed = |came: &Came| came.bytes.cast_signed();
+        let by = [resized.map(|r| r.grown), came.as_ref().map(signed), went.as_ref().map(|w| -signed(w))];
+        let nearest = by.into_iter().flatten().map(off).min();
+        let is = |by: Option<i64>| by.is_some() && by.map(off) == nearest;
         let (unit, what) = match (resized, came, went) {
-            (Some(item), _, _) => {
+            (Some(item), ..) if is(by[0]) => {
                 let way = if item.grown > 0 { "grew" } else { "shrank" };
                 (units.0.any(item.from), format!("{} {way} by {} bytes", item.name, item.grown.unsigned_abs()))
             }
-            (_, Some(came), went) if went.as_ref().is_none_or(|went| came.bytes >= went.bytes) => {
+            (_, Some(came), _) if is(by[1]) => {
                 tag.clone_from(&came.name);
                 (units.1.any(came.at), came.words(("added", "came from elsewhere")))
             }
@@ -382,4 +391,69 @@ fn in_order(items: &[Item<'_>]) -> Vec<usize> {
     let mut run: Vec<usize> = std::iter::successors(ends.last().copied(), back).collect();
     run.reverse();
     run
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn items(to: &[u64]) -> Vec<Item<'static>> {
+        let item = |(from, to): (u64, &u64)| Item {
+            from,
+            to: *to,
+            size: 1,
+            grown: 0,
+            name: "x",
+            counts: from != *to,
+            is_data: true,
+        };
+        (0..).zip(to).map(item).collect()
+    }
+
+    fn section(to: &[u64]) -> Section<'static> {
+        Section { start: 0, items: items(to), added: Vec::new(), removed: Vec::new() }
+    }
+
+    proptest! {
+        /// Against the obvious way: for each, the longest run that ends there.
+        #[test]
+        fn the_longest_run_in_order_is_found(to in prop::collection::vec(0u64..40, 0..40)) {
+            let run = in_order(&items(&to));
+            prop_assert!(run.windows(2).all(|w| w[0] < w[1] && to[w[0]] <= to[w[1]]));
+            let mut longest: Vec<usize> = Vec::new();
+            for (index, own) in to.iter().enumerate() {
+                let before = (0..index).filter(|i| to[*i] <= *own).map(|i| longest[i]).max().unwrap_or(0);
+                longest.push(before + 1);
+            }
+            prop_assert_eq!(run.len(), longest.into_iter().max().unwrap_or(0));
+        }
+
+        /// Whatever moved is counted once.
+        #[test]
+        fn every_object_that_moved_has_one_cause(to in prop::collection::vec(0u64..60, 0..40)) {
+            let mut folded = BTreeMap::new();
+            let none = Units::none();
+            section(&to).fold(".data", (&none, &none), LineSize::B64, &mut folded);
+            let counted: u64 = folded.values().map(|f| f.objects).sum();
+            prop_assert_eq!(counted, (0..).zip(&to).filter(|(from, to)| from != *to).count() as u64);
+        }
+    }
+
+    /// What two steps of one unit undo pushes nothing behind them.
+    #[test]
+    fn steps_that_cancel_are_no_cause() {
+        let mut pushed = Pushed::default();
+        let key =
+            |unit: &str| Key { section: String::new(), unit: Some(unit.into()), strayed: false, tag: String::new() };
+        let turns = |bytes: i64| bytes % 64 != 0;
+        pushed.add(key("a"), 8, turns);
+        pushed.add(key("b"), 2000, turns);
+        pushed.add(key("c"), 4096, turns);
+        assert_eq!(pushed.furthest(false), Some((&key("c"), 4096)));
+        assert_eq!(pushed.furthest(true), Some((&key("b"), 2000)), "whole lines change no phase");
+        pushed.add(key("b"), -2000, turns);
+        assert_eq!(pushed.furthest(true), Some((&key("a"), 8)));
+    }
 }

@@ -38,6 +38,11 @@ impl<'m> Units<'m> {
         Units { placed, files }
     }
 
+    #[cfg(test)]
+    pub(super) fn none() -> Units<'m> {
+        Units { placed: Vec::new(), files: Vec::new() }
+    }
+
     pub(super) fn any(&self, address: u64) -> Option<String> {
         if !self.placed.is_empty() {
             let at = self.placed.partition_point(|&(start, ..)| start <= address).checked_sub(1)?;

@@ -132,6 +132,11 @@ fn steps(
     line: LineSize,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
+    let outer = |list: &'_ [MemberSpot]| list.iter().filter(|m| !m.path.contains('.')).cloned().collect::<Vec<_>>();
+    let (added, removed) = (outer(added), outer(removed));
+    let between = |list: &[MemberSpot], low: u64, high: u64| {
+        list.get(list.partition_point(|m| m.offset < low)).filter(|m| m.offset < high).cloned()
+    };
     let (mut delta, mut low, mut low_to) = (0i64, 0, 0);
     let mut before: Option<(String, i64, String)> = None;
     for (path, p, q) in own(a, b) {
@@ -139,9 +144,8 @@ fn steps(
         let moved = to.wrapping_sub(from).cast_signed();
         if moved != delta {
             let grown = before.as_ref().filter(|(_, by, _)| *by != 0);
-            let came = added.iter().find(|m| !m.path.contains('.') && (low_to..to).contains(&m.offset));
-            let went = removed.iter().find(|m| !m.path.contains('.') && (low..from).contains(&m.offset));
-            let what = match (grown, came, went) {
+            let (came, went) = (between(&added, low_to, to), between(&removed, low, from));
+            let what = match (grown, &came, &went) {
                 (Some((name, by, kind)), _, _) => {
                     let way = if *by > 0 { "grew" } else { "shrank" };
                     format!("{name} ({kind}) {way} by {} bytes", by.unsigned_abs())

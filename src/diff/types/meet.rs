@@ -31,6 +31,9 @@ struct Piece {
 /// Elements that are told apart in one type. Statistics in a kernel are some hundred counters long.
 const MOST_ELEMENTS: u64 = 4096;
 
+/// Members on one line that are compared. More than bytes are there only where unions or damaged types overlap.
+const MOST_ON_A_LINE: usize = 256;
+
 /// Larger than this, a lock's parts are compared, not the whole: its word and its queue can be on two lines.
 const WHOLE: u64 = 16;
 
@@ -105,7 +108,10 @@ fn sharing(pieces: &BTreeMap<String, Piece>, line: LineSize) -> BTreeSet<(String
         let lines = lines(piece.offset, piece.size, line);
         // What fills whole lines shares its first and its last one.
         for number in BTreeSet::from([*lines.start(), *lines.end()]) {
-            on.entry(number).or_default().push((name, piece));
+            let here = on.entry(number).or_default();
+            if here.len() < MOST_ON_A_LINE {
+                here.push((name, piece));
+            }
         }
     }
     let mut pairs = BTreeSet::new();

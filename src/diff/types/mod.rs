@@ -6,7 +6,7 @@
 mod compare;
 mod meet;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rayon::prelude::*;
@@ -98,13 +98,15 @@ pub(super) fn compare(base: &Types<'_>, patched: &Types<'_>, line: LineSize) -> 
     let one = |(a, b): &(Vec<&Definition<'_>>, Vec<&Definition<'_>>)| {
         let (mut x, mut y): (Vec<_>, Vec<_>) =
             (a.iter().map(|d| Flat::of(base, d)).collect(), b.iter().map(|d| Flat::of(patched, d)).collect());
+        once(&mut x);
+        once(&mut y);
         let mut same = 0;
-        take(&mut x, &mut y, |p, q| p.shape == q.shape, |_, _| same += 1);
+        take(&mut x, &mut y, |flat| flat.shape, |_, _| same += 1);
         let mut changes = Vec::new();
         let several = x.len() + y.len() > 2;
         let mut change = |p: &Flat<'_, '_>, q: &Flat<'_, '_>| changes.push(compare::change(p, q, several, line));
-        take(&mut x, &mut y, |p, q| p.definition.unit == q.definition.unit, &mut change);
-        take(&mut x, &mut y, |_, _| true, &mut change);
+        take(&mut x, &mut y, |flat| flat.definition.unit, &mut change);
+        take(&mut x, &mut y, |_| (), &mut change);
         (same, changes, x.len() as u64, y.len() as u64)
     };
     let results: Vec<_> = groups.par_chunks(64).flat_map_iter(|chunk| chunk.iter().map(one)).collect();
@@ -126,18 +128,31 @@ pub(super) fn compare(base: &Types<'_>, patched: &Types<'_>, line: LineSize) -> 
     diff
 }
 
-/// Pairs in order what fits, and takes it out of both lists.
-fn take<'t, 'd>(
+/// Leaves the first of equal ones: every unit may have its copy.
+fn once(flats: &mut Vec<Flat<'_, '_>>) {
+    let mut seen = BTreeSet::new();
+    flats.retain(|flat| seen.insert(flat.shape));
+}
+
+/// Pairs equal keys in order, and takes them out of both lists.
+fn take<'t, 'd, K: Eq + Hash>(
     x: &mut Vec<Flat<'t, 'd>>,
     y: &mut Vec<Flat<'t, 'd>>,
-    fits: impl Fn(&Flat<'_, '_>, &Flat<'_, '_>) -> bool,
+    key: impl Fn(&Flat<'t, 'd>) -> K,
     mut found: impl FnMut(&Flat<'_, '_>, &Flat<'_, '_>),
 ) {
+    let mut waiting: HashMap<K, VecDeque<usize>> = HashMap::new();
+    y.iter().enumerate().for_each(|(at, q)| waiting.entry(key(q)).or_default().push_back(at));
+    let mut taken = BTreeSet::new();
     x.retain(|p| {
-        let Some(at) = y.iter().position(|q| fits(p, q)) else { return true };
-        found(p, &y.remove(at));
+        let at = waiting.get_mut(&key(p)).and_then(VecDeque::pop_front);
+        let Some((at, q)) = at.and_then(|at| Some((at, y.get(at)?))) else { return true };
+        found(p, q);
+        taken.insert(at);
         false
     });
+    let mut at = 0..;
+    y.retain(|_| at.next().is_none_or(|at| !taken.contains(&at)));
 }
 
 /// What puts contended members on one line, or off one, comes first; then what moves most.

@@ -39,6 +39,14 @@ impl DebugSections<'_> {
         units::Dwarf::split_units(self)
     }
 
+    /// How much there is to read, in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let packages = self.packages.iter().map(|p| &p.part);
+        let parts = std::iter::once(&self.main).chain(&self.supplement).chain(&self.split).chain(packages);
+        parts.map(|part| (part.info.len() + part.types.len()) as u64).sum()
+    }
+
     /// Reads what the sections declare. Never fails: what is damaged is counted in [`Types::skipped`].
     #[must_use]
     pub fn read(&self) -> Types<'_> {
