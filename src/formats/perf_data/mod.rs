@@ -314,6 +314,7 @@ impl<'a> PerfData<'a> {
             file,
             build_id: build_id.filter(|id| !id.is_empty()),
             time: self.time(record),
+            number: 0,
         };
         Some((owner, map))
     }
