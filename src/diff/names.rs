@@ -137,7 +137,7 @@ impl<'r, 'i> Names<'r, 'i> {
     fn object(&self, space: Option<u32>, address: u64) -> Option<(Ref, u64)> {
         let at = self.spans.partition_point(|&(s, start, ..)| (s, start) <= (space, address)).checked_sub(1)?;
         let &(own, start, end, object) = self.spans.get(at)?;
-        (own == space && address < end).then_some((object, address - start))
+        (own == space && address < end).then(|| (object, address - start))
     }
 
     /// The object that ends at an address or shortly before it, and the one that begins there or shortly behind it: code
