@@ -6,6 +6,7 @@ usage() {
     cat <<'END'
 usage: scripts/bench.sh scan [IMAGE]
        scripts/bench.sh heat [IMAGE]
+       scripts/bench.sh profile [MEGABYTES]
        scripts/bench.sh diff [BASE PATCHED]
        scripts/bench.sh image [IMAGE]
        scripts/bench.sh variants [OBJECTS]
@@ -15,6 +16,8 @@ scan      `straddle scan` beside `nm -S` and `readelf -SWs`, on IMAGE (default: 
           fetched): wall time and peak memory, the best of five.
 heat      decoding all code of IMAGE (`straddle scan --types none`, which does little else) beside `objdump -d`; and, where
           the linker kept relocations of code, how many of the references that they tell instructions alone tell too.
+profile   laying a perf.data of MEGABYTES (default 1000; written into target/bench) over a program beside `perf script`, which
+          only prints it.
 diff      `straddle diff` of two images (default: the last two that scripts/kernels.sh fetched) beside `codiff` and the kernel's
           `scripts/bloat-o-meter` (BLOAT=FILE says where it is), and beside one scan: commands take turns, the best of
           three counts; of codiff, which takes gigabytes, one.
@@ -65,6 +68,19 @@ heat() {
     best objdump -d "$image" | awk -v ours="${ours% *}" '{ printf "| objdump -d | %s | %s | %.1f |\n\n", $1, $2, $1 / ours }'
     ! readelf -SW "$image" | grep -q '[.]rela[.]text' || STRADDLE_HEAT_IMAGE=$(realpath "$image") \
         cargo test --release --quiet --test integration -- --nocapture of_a_named_image | sed -n '/agree/,/^}/p'
+}
+
+profile() {
+    command -v perf >/dev/null || { echo "bench.sh: perf is missing (apt-get install linux-perf)" >&2; exit 4; }
+    local at=$work/profile size ours
+    mkdir -p "$at"
+    STRADDLE_BIG_PROFILE=$at STRADDLE_BIG_MB=${1:-1000} cargo test --release --quiet --test integration -- where_it_is_asked_for >/dev/null
+    size=$(stat -c %s "$at/big.data")
+    ours=$(best "$straddle" scan "$at/image" --profile "$at/big.data")
+    /usr/bin/time -f '%e %M' -o "$work/time" perf script -i "$at/big.data" >/dev/null 2>&1
+    { echo "straddle scan --profile|${ours/ /|}"; awk '{ printf "perf script|%.2f|%.0f\n", $1, $2 / 1024 }' "$work/time"; } |
+        awk -F'|' -v size="$size" 'BEGIN { print "| command | seconds | MB/s | MiB |\n|---|--:|--:|--:|" }
+            { printf "| %s | %s | %.0f | %s |\n", $1, $2, size / 1e6 / $2, $3 }'
 }
 
 diff() {
@@ -206,7 +222,7 @@ measure() {
 }
 
 case ${1:-} in
-scan | heat | diff | image | variants | measure) "$@" ;;
+scan | heat | profile | diff | image | variants | measure) "$@" ;;
 -h | --help) usage ;;
 *) usage >&2; exit 2 ;;
 esac

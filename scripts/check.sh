@@ -29,6 +29,7 @@ part() { # NAME COMMAND…
 needed=(gcc:gcc gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc g++:g++ make:make binutils:readelf binutils:ld.gold lld:ld.lld mold:mold
     g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ gcc-s390x-linux-gnu:s390x-linux-gnu-gcc g++-s390x-linux-gnu:s390x-linux-gnu-g++
     clang:clang chromium-headless-shell:chromium-headless-shell dwarves:pahole elfutils:eu-readelf dwz:dwz git:git cmake:cmake
+    linux-perf:perf
     xz-utils:xz lz4:lz4 zstd:zstd lzop:lzop bzip2:bzip2 libgtest-dev:/usr/include/gtest/gtest.h zlib1g-dev:/usr/include/zlib.h)
 
 packages() {
@@ -53,6 +54,9 @@ tests() {
     rm -f "$matrix"
     # Every tool is here: what one that is missing would skip fails.
     export CI=${CI:-true}
+    # The first inputs of the fuzz target `profile`: what the tests write, and what the real perf makes of it.
+    export STRADDLE_SEEDS=$PWD/tests/fuzz/corpus/profile
+    mkdir -p "$STRADDLE_SEEDS"
     # The measuring tests are named fixtures; they have a part of their own.
     if cargo nextest --version >/dev/null 2>&1; then
         cargo nextest run --all-targets -E 'not binary(fixtures)'
@@ -73,7 +77,7 @@ seeds() {
     local at=tests/fuzz/corpus cc=(gcc -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables)
     local c='int one = 1, zero; const int four = 4; int g(void) { return one + zero; } int f(void) { return g() + four; }'
     local typed='struct n { struct n *next; _Atomic int hits[4]; union { long l; char c : 3; }; } n[2]; static volatile int v[3];'
-    mkdir -p "$at"/{btf,elf,map,object,record}
+    mkdir -p "$at"/{btf,elf,map,object,profile,record}
     gcc -g -O1 -c fixtures/common/table.c -o "$at/elf/object"
     gcc -g -fdebug-types-section -fPIC -shared -nostdlib -xc - -o "$at/elf/types" <<<"$typed"
     # The fuzz target's first byte says how the rest is used: 0, as it is.
@@ -98,6 +102,8 @@ seeds() {
         ! command -v "$linker" >/dev/null || "$linker" -e f "$at/object/object" -o "$at/elf/$linker" -Map="$at/map/$linker"
     done
     cp tests/fuzz/seeds/record/* "$at/record/"
+    printf 'one w 12\ns.a\ns.b rw\n' >"$at/profile/list"
+    printf 's struct fast path usage breakdown\n\nType Name fastpath_tx_access fastpath_rx_access comment\nint a read_mostly x\n' >"$at/profile/table"
     kernels "$at"
 }
 
@@ -157,7 +163,9 @@ part programs scripts/programs.sh lua snappy
 part fuzz fuzz
 # The other orders of these repeat an answer that another fixture gives: scripts/fixtures.sh 1 order- runs them all.
 others=()
-for fixture in no-change both masked extra-work; do others+=(--skip "$fixture/order-2" --skip "$fixture/order-3"); done
+for fixture in no-change both masked extra-work kept rust-extra-work rust-irrelevant-patch; do
+    others+=(--skip "$fixture/order-2" --skip "$fixture/order-3")
+done
 part fixtures cargo test --release --test fixtures -- "${others[@]}"
 
 printf '\n== time\n'

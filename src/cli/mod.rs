@@ -6,6 +6,7 @@ pub mod capture;
 mod companions;
 pub mod config;
 pub mod diff;
+pub mod doctor;
 pub mod format;
 pub mod images;
 mod pool;
@@ -49,6 +50,7 @@ enum Command {
     Capture(capture::CaptureArgs),
     Variants(variants::VariantsArgs),
     Verdict(verdict::VerdictArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Runs one command line. Never panics; a closed pipe is success.
@@ -88,6 +90,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
         Command::Capture(args) => capture::run(args, out),
         Command::Variants(args) => variants::run(args, cli.quiet, out),
         Command::Verdict(args) => verdict::run(args, out),
+        Command::Doctor(args) => doctor::run(args, out),
     }
 }
 

@@ -3,9 +3,13 @@
 //!
 //! A profile is read twice, so that it need not be kept: for the mappings ([`Samples::maps`]), then sample by sample.
 
+mod c2c;
 mod cachelines;
+mod columns;
 mod list;
 mod maps;
+mod mem_report;
+mod perf_data;
 mod script;
 
 use std::collections::BTreeMap;
@@ -14,13 +18,18 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
+use perf_data::PerfData;
+
 pub use maps::{Map, Maps, Owner};
 
 /// What a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
+    PerfData,
     PerfScript,
+    PerfC2c,
+    PerfMem,
     /// A table of the kernel's documentation (`net_cachelines`).
     CacheLines,
     /// Names, with weights and marks.
@@ -32,7 +41,10 @@ impl Format {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Format::PerfData => "perf.data",
             Format::PerfScript => "perf script",
+            Format::PerfC2c => "perf c2c report",
+            Format::PerfMem => "perf mem report",
             Format::CacheLines => "a net_cachelines table",
             Format::List => "a list of names",
         }
@@ -43,7 +55,7 @@ impl Format {
     /// Places are addresses of a running system, or may be.
     #[must_use]
     pub fn has_addresses(self) -> bool {
-        matches!(self, Format::PerfScript)
+        matches!(self, Format::PerfData | Format::PerfScript | Format::PerfC2c | Format::PerfMem)
     }
 }
 
@@ -150,7 +162,13 @@ pub struct Samples<'a> {
     pub path: String,
     pub format: Format,
     pub maps: Maps<'a>,
-    text: &'a str,
+    content: Content<'a>,
+}
+
+#[derive(Debug)]
+enum Content<'a> {
+    PerfData(PerfData<'a>),
+    Text(&'a str),
 }
 
 /// What one profile gives to whoever takes its samples.
@@ -163,6 +181,11 @@ impl<'a> Samples<'a> {
     /// It is none of the formats.
     pub fn open(bytes: &'a [u8], path: &str) -> Result<Samples<'a>> {
         let doing = || format!("reading the profile {path}");
+        if perf_data::is_one(bytes) {
+            let (data, maps) = PerfData::open(bytes, path)?;
+            let content = Content::PerfData(data);
+            return Ok(Samples { path: path.to_string(), format: Format::PerfData, maps, content });
+        }
         if bytes.contains(&0) {
             return Err(Error::input(doing(), "it is a binary file, and no perf.data").hint(KINDS));
         }
@@ -171,7 +194,7 @@ impl<'a> Samples<'a> {
         let format =
             detect(text).ok_or_else(|| Error::input(doing(), "nothing in it looks like a profile").hint(KINDS))?;
         let maps = if format == Format::PerfScript { script::maps(text) } else { Maps::default() };
-        Ok(Samples { path: path.to_string(), format, maps, text })
+        Ok(Samples { path: path.to_string(), format, maps, content: Content::Text(text) })
     }
 
     /// Hands out every sample, in the order of the file, and tells what was left out.
@@ -180,16 +203,19 @@ impl<'a> Samples<'a> {
     /// A line of a list that says nothing that is known.
     pub fn each(&self, sink: Sink<'_, 'a>) -> Result<Told> {
         let mut told = Told::default();
-        match self.format {
-            Format::PerfScript => script::read(self.text, sink, &mut told),
-            Format::CacheLines => cachelines::read(self.text, sink, &mut told),
-            Format::List => list::read(self.text, &self.path, sink)?,
+        match (&self.content, self.format) {
+            (Content::PerfData(data), _) => data.read(sink, &mut told),
+            (Content::Text(text), Format::CacheLines) => cachelines::read(text, sink, &mut told),
+            (Content::Text(text), Format::PerfC2c) => c2c::read(text, sink, &mut told),
+            (Content::Text(text), Format::PerfMem) => mem_report::read(text, sink, &mut told),
+            (Content::Text(text), Format::List) => list::read(text, &self.path, sink)?,
+            (Content::Text(text), _) => script::read(text, sink, &mut told),
         }
         Ok(told)
     }
 }
 
-const KINDS: &str = "text of `perf script`, a list of names, or a table of net_cachelines";
+const KINDS: &str = "a perf.data, text of `perf script`, `perf c2c report --stdio` or `perf mem report`, a list of names, or a table of net_cachelines";
 
 /// Lines that are looked at.
 const LOOKED_AT: usize = 2000;
@@ -199,11 +225,26 @@ fn detect(text: &str) -> Option<Format> {
     if lines().any(cachelines::is_head) {
         return Some(Format::CacheLines);
     }
+    if lines().any(c2c::is_head) {
+        return Some(Format::PerfC2c);
+    }
+    if lines().any(mem_report::is_head) {
+        return Some(Format::PerfMem);
+    }
     if lines().any(script::is_line) {
         return Some(Format::PerfScript);
     }
     let mut named = lines().filter(|l| !list::is_empty(l)).peekable();
     (named.peek().is_some() && named.all(list::is_line)).then_some(Format::List)
+}
+
+/// What an event counts, by its name: where no data source is recorded.
+fn of_event(name: &str) -> Option<Does> {
+    match () {
+        () if name.contains("store") => Some(Does::WRITE),
+        () if name.contains("load") => Some(Does::READ),
+        () => None,
+    }
 }
 
 /// Words of a line, with the byte where each begins.

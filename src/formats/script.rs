@@ -2,7 +2,7 @@
 //! part may be missing, in perf's own order. A name of a command may have blanks and colons; call chains stand on lines of
 //! their own, the innermost function first, up to an empty line. Shown mappings (`--show-mmap-events`) tell what is where.
 
-use super::{Does, Map, Maps, Owner, Place, Sample, Sink, Stands, Told, hex, symbol, words};
+use super::{Does, Map, Maps, Owner, Place, Sample, Sink, Stands, Told, hex, of_event, symbol, words};
 
 /// What stands in front of the event.
 #[derive(Clone, Copy, Default)]
@@ -118,15 +118,6 @@ fn event(rest: &str) -> (&str, &str) {
         }
     }
     ("", rest)
-}
-
-/// What an event counts, by its name: where no data source is recorded.
-fn of_event(name: &str) -> Option<Does> {
-    match () {
-        () if name.contains("mem-stores") || name.contains("store") => Some(Does::WRITE),
-        () if name.contains("mem-loads") || name.contains("load") => Some(Does::READ),
-        () => None,
-    }
 }
 
 #[derive(Default)]

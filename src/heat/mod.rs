@@ -240,7 +240,7 @@ fn decode(
 fn merge(accesses: &mut Vec<Access>) {
     accesses.par_sort_unstable();
     accesses.dedup_by(|later, kept| {
-        let same = Access { thread: kept.thread, count: kept.count, hitm: kept.hitm, ..*later } == *kept;
+        let same = later.cpu == kept.cpu && later.is_same_as(kept);
         if same {
             kept.thread = kept.thread.filter(|_| kept.thread == later.thread);
             kept.count = kept.count.saturating_add(later.count);

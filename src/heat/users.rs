@@ -72,6 +72,13 @@ impl Heat<'_> {
 }
 
 impl Access {
+    /// Whether two differ only in who made them, and how often.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Access) -> bool {
+        let Access { cpu, thread, count, hitm, .. } = *other;
+        Access { cpu, thread, count, hitm, ..*self } == *other
+    }
+
     /// Whether it touches some of these bytes of its object, or may.
     #[must_use]
     pub fn reaches(&self, bytes: &std::ops::Range<u64>) -> bool {

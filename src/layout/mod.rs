@@ -1,6 +1,7 @@
 //! Lines: who straddles one, who shares one, and the totals of each section.
 
 mod conflict;
+mod rebin;
 mod sensitivity;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use crate::objects::{Object, Objects, Space};
 use crate::units::LineSize;
 
 pub use conflict::Touches;
+pub use rebin::{Bin, Bins, Changed, Datum, Traffic, shifts};
 pub use sensitivity::{adjoining, meeting, most_on_a_line, occupancy, on_one_pair, sensitivity};
 
 /// The cache lines of an image's objects.

@@ -40,7 +40,7 @@ pub fn facts(cpus: &CpuSet, fixed_addresses: bool) -> Map<String, Value> {
     facts
 }
 
-fn read(path: &str) -> Option<String> {
+pub(super) fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
 }
 

@@ -11,6 +11,7 @@
 pub mod campaign;
 pub mod contamination;
 pub mod cpus;
+pub mod doctor;
 pub mod environment;
 #[cfg(test)]
 pub(crate) mod fake;

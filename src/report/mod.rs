@@ -2,6 +2,7 @@
 
 mod advice;
 pub mod diff;
+pub mod doctor;
 mod drawn;
 pub mod figure;
 pub mod html;

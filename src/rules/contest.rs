@@ -3,11 +3,12 @@
 //! together belongs together (a lock and what it guards), and what many write is contended wherever it lies: to move it
 //! helps its neighbours only.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::Seen;
-use crate::finding::{Severity, Subject, Use};
-use crate::heat::{Kind, Users};
+use crate::finding::{Evidence, Severity, Subject, Use};
+use crate::heat::{Access, Kind, Users};
 use crate::types::Contention;
 use crate::units::{Addr, Span};
 
@@ -87,11 +88,11 @@ pub(super) fn worst(pieces: &[Piece]) -> Option<Contest<'_>> {
         let atomic = written.strong() || !written.users.atomics.is_empty();
         let others = pieces.iter().filter(|o| !std::ptr::eq(*o, written));
         let mut others: Vec<_> = others.map(|o| (o, written.apart(o))).filter(|(_, apart)| !apart.is_empty()).collect();
-        others.sort_by_key(|(o, apart)| (std::cmp::Reverse(apart.len()), o.subject.address));
+        others.sort_by_key(|(o, apart)| (Reverse(apart.len()), o.subject.address));
         let known = !writers.is_empty() && !others.is_empty();
         known.then(|| Contest { written, writers, others, unseen: unseen.clone(), atomic })
     });
-    contests.max_by_key(|c| (c.atomic, c.score(), std::cmp::Reverse(c.written.subject.address)))
+    contests.max_by_key(|c| (c.atomic, c.score(), Reverse(c.written.subject.address)))
 }
 
 impl Contest<'_> {
@@ -173,29 +174,40 @@ impl Seen<'_, '_> {
         names.join(", ")
     }
 
-    /// The strongest decoded accesses to some bytes of an object, of different functions.
+    /// The strongest accesses to some bytes of an object, of different functions: those that were seen to happen first.
     pub(super) fn uses(&self, index: u32, span: Span) -> Vec<Use> {
         let Some(object) = self.lines.object(index) else { return Vec::new() };
         let Some(start) = span.start.0.checked_sub(object.span.start.0) else { return Vec::new() };
         let bytes = start..start.saturating_add(span.size);
-        let of = self.heat.of(index).iter();
-        let mut all: Vec<_> = of.filter(|a| a.reaches(&bytes) && a.kind != Kind::Address).collect();
-        all.sort_by_key(|a| {
-            (self.heat.function(a.function).is_some_and(|f| f.cold), std::cmp::Reverse(a.kind), a.function)
+        let of: Vec<&Access> =
+            self.heat.of(index).iter().filter(|a| a.reaches(&bytes) && a.kind != Kind::Address).collect();
+        // Those that differ in who made them only lie beside each other.
+        let mut all: Vec<&[&Access]> = of.chunk_by(|a, b| a.is_same_as(b)).collect();
+        let count = |same: &[&Access]| same.iter().map(|a| a.count).fold(0, u64::saturating_add);
+        all.sort_by_key(|same| {
+            same.first().map(|a| {
+                let often = if a.evidence == Evidence::Decoded { 0 } else { count(same) };
+                let cold = self.heat.function(a.function).is_some_and(|f| f.cold);
+                (a.evidence, cold, Reverse(a.kind), Reverse(often), a.function)
+            })
         });
         let mut named = BTreeSet::new();
-        all.retain(|a| named.insert(a.function));
+        all.retain(|same| same.first().is_some_and(|a| named.insert(a.function)));
         let name = |f: u32| self.heat.function(f).map_or_else(String::new, |f| f.name.to_string());
-        let told = all.into_iter().take(TOLD).map(|a| Use {
-            object: object.name.to_string(),
-            offset: a.offset,
-            width: a.width,
-            kind: a.kind.name(),
-            function: name(a.function),
-            through: a.through.map(name),
-            evidence: a.evidence,
-            count: a.count,
-            cpus: None,
+        let told = all.into_iter().take(TOLD).filter_map(|same| {
+            let a = same.first()?;
+            let cpus: BTreeSet<u32> = same.iter().filter_map(|a| a.cpu).collect();
+            Some(Use {
+                object: object.name.to_string(),
+                offset: a.offset,
+                width: a.width,
+                kind: a.kind.name(),
+                function: name(a.function),
+                through: a.through.map(name),
+                evidence: a.evidence,
+                count: count(same),
+                cpus: u32::try_from(cpus.len()).ok().filter(|n| *n > 0),
+            })
         });
         told.collect()
     }

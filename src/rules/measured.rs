@@ -19,6 +19,13 @@ struct Datum<'a> {
     accesses: Vec<&'a Access>,
 }
 
+impl Datum<'_> {
+    /// Several CPUs use it, and one writes: by who was seen, or by lines that another cache had modified.
+    fn is_shared(&self) -> bool {
+        self.touches.own_pairs() > 0 || (self.touches.writes() > 0 && self.accesses.iter().any(|a| a.hitm > 0))
+    }
+}
+
 /// Samples that make a pair more than chance, on each side.
 const SOME: u64 = 2;
 /// Pairs below which a line is not called the worst.
@@ -38,12 +45,10 @@ pub(super) fn find(seen: &Seen<'_, '_>, ranked: &mut Vec<Ranked>) -> BTreeSet<(S
         if let Some(found) = Contest::of(&data) {
             told.insert((space, number));
             ranked.push(found.finding(seen, evidence, total));
-        } else if let Some(datum) =
-            data.iter().filter(|d| d.touches.own_pairs() > 0).max_by_key(|d| d.touches.own_pairs())
-        {
+        } else if let Some(datum) = data.iter().filter(|d| d.is_shared()).max_by_key(|d| d.touches.own_pairs()) {
             ranked.push(true_sharing(seen, datum, evidence, &data));
             told.insert((space, number));
-        } else if evidence <= Evidence::Sampled && data.len() > 1 {
+        } else if evidence <= Evidence::Sampled && data.len() > 1 && data.iter().all(|d| hitm(d.accesses.iter()) == 0) {
             told.insert((space, number));
             ranked.extend(quiet(seen, evidence, &data));
         }
@@ -278,7 +283,8 @@ impl<'d, 'a> Contest<'d, 'a> {
 fn true_sharing(seen: &Seen<'_, '_>, datum: &Datum<'_>, evidence: Evidence, data: &[Datum<'_>]) -> Ranked {
     let (all, writing) = datum.touches.cpus();
     let advice = format!(
-        "not a matter of layout: one datum that {writing} CPUs write and {all} use ({}), wherever it lies; the code shares it",
+        "not a matter of layout: one datum that {} ({}), wherever it lies; the code shares it",
+        if all > 0 { format!("{writing} CPUs write and {all} use") } else { "several CPUs use and write".to_string() },
         functions(seen, datum.accesses.iter())
     );
     let finding = Finding {

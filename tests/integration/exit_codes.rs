@@ -88,6 +88,8 @@ fn every_exit_code_has_its_case_and_every_failure_one_line() {
     // What is done, the code, and what the one line must say.
     let table: Vec<(&str, Vec<&str>, i32, &str)> = vec![
         ("an image", s(&["scan", "image"]), 0, ""),
+        ("a machine that is looked at only", s(&["doctor", "--probe", "0s"]), 0, ""),
+        ("CPUs that are not there", s(&["doctor", "--cpus", "8000"]), 2, "CPU 8000"),
         ("help", s(&["--help"]), 0, ""),
         ("no command", s(&[]), 2, "Usage"),
         ("an unknown flag", s(&["scan", "--frobnicate", "image"]), 2, "--frobnicate"),

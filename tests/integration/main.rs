@@ -23,6 +23,7 @@ mod link;
 mod matrix;
 mod measure;
 mod oracles;
+mod profile;
 mod resume;
 mod rules;
 mod scan;

@@ -66,7 +66,8 @@ fn sources() -> Vec<Source> {
     found.sort();
     let texts: Vec<(PathBuf, String)> =
         found.into_iter().map(|p| (p.clone(), fs::read_to_string(p).unwrap())).collect();
-    let tests: BTreeSet<PathBuf> = texts.iter().flat_map(|(path, text)| test_files(path, text)).collect();
+    let declared = declared_for_tests();
+    let tests: BTreeSet<PathBuf> = texts.iter().flat_map(|(path, text)| test_files(&declared, path, text)).collect();
     let of_tests = |path: &Path| tests.iter().any(|t| path == t.with_extension("rs") || path.starts_with(t));
     let source = |(path, whole): (PathBuf, String)| {
         let product = if of_tests(&path) { String::new() } else { product(&whole) };
@@ -75,9 +76,12 @@ fn sources() -> Vec<Source> {
     texts.into_iter().map(source).collect()
 }
 
+fn declared_for_tests() -> Regex {
+    Regex::new(r"(?m)^#\[cfg\(test\)\]\n(?:#\[.*\n)*(?:pub(?:\([a-z]+\))? )?mod (\w+);").unwrap()
+}
+
 /// The files (without `.rs`) that a file declares as modules for tests only.
-fn test_files(path: &Path, text: &str) -> Vec<PathBuf> {
-    let declared = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(?:#\[.*\n)*(?:pub(?:\([a-z]+\))? )?mod (\w+);").unwrap();
+fn test_files(declared: &Regex, path: &Path, text: &str) -> Vec<PathBuf> {
     let folder = match path.file_stem().unwrap().to_str().unwrap() {
         "mod" | "lib" | "main" => path.parent().unwrap().to_owned(),
         _ => path.with_extension(""),
@@ -149,7 +153,8 @@ fn the_reader_of_this_file_reads() {
         #[cfg(test)]\n#[allow(x)]\nmod tests {\n    use crate::measure;\n}\n#[cfg(test)]\nuse crate::report;\nuse crate::image;\n";
     let used = rooms_used(&product(text));
     assert_eq!(used.iter().map(String::as_str).collect::<Vec<_>>(), ["diff", "image", "link", "open", "rules"]);
-    assert_eq!(test_files(Path::new("a/b.rs"), "#[cfg(test)]\npub(crate) mod fake;\n"), [Path::new("a/b/fake")]);
+    let files = test_files(&declared_for_tests(), Path::new("a/b.rs"), "#[cfg(test)]\npub(crate) mod fake;\n");
+    assert_eq!(files, [Path::new("a/b/fake")]);
     let all = sources();
     let of = |path: &str| all.iter().find(|s| s.path == path).unwrap();
     assert!(rooms_used(&of("link/replay.rs").product).contains("open"));
@@ -160,10 +165,11 @@ fn the_reader_of_this_file_reads() {
 #[test]
 fn crates_keep_to_their_rooms() {
     let mut wrong = Vec::new();
+    let all = sources();
     for (name, homes) in CRATES {
         let named = Regex::new(&format!(r"(?i)\b{name}(?:\b|_)")).unwrap();
         let (mut at_home, home) = (0, |path: &str| homes.iter().any(|h| Path::new(path).starts_with(h)));
-        for source in sources().iter().filter(|s| named.is_match(&s.product)) {
+        for source in all.iter().filter(|s| named.is_match(&s.product)) {
             if home(&source.path) {
                 at_home += 1;
             } else {

@@ -15,10 +15,10 @@ pub(super) enum Home {
     Elsewhere(&'static str),
 }
 
-pub(super) const ANOTHER_FILE: &str = "in another program or library";
-pub(super) const ANOTHER_BUILD: &str = "in another build of the image";
+const ANOTHER_FILE: &str = "in another program or library";
+const ANOTHER_BUILD: &str = "in another build of the image";
 const USER_SPACE: &str = "in user space";
-pub(super) const KERNEL: &str = "in the kernel";
+const KERNEL: &str = "in the kernel";
 const KERNEL_MEMORY: &str =
     "in kernel memory outside the image (heap, stack, a CPU's copy whose base is not known, modules)";
 const STACK: &str = "on a stack";
@@ -187,30 +187,33 @@ impl<'m, 'a> Homes<'m, 'a> {
                 Some(bias) => self.inside(address, *bias).map_or(Home::Elsewhere(UNMAPPED), Home::Image),
             };
         }
-        let mut covering = None;
-        for map in who.into_iter().flat_map(|who| self.maps.of(who, sample.time)) {
-            let covers = (map.start..map.end).contains(&address);
-            match self.relation(map) {
-                Relation::Itself => {
-                    // What begins as zeros lies behind the file's mapping.
-                    let own = self.bias(map).and_then(|bias| self.inside(address, bias));
-                    if let Some(own) = own {
-                        return Home::Image(own);
-                    }
-                }
-                Relation::AnotherBuild if covers => return Home::Elsewhere(ANOTHER_BUILD),
-                _ => {}
-            }
-            if covers && covering.is_none() {
-                covering = Some(map);
-            }
+        let mapped = || who.into_iter().flat_map(|who| self.maps.of(who, sample.time));
+        // Pages of data belong to two segments as a rule; those of code to one. What begins as zeros lies behind the
+        // file's mapping.
+        let inside = |relation| {
+            let own = || mapped().filter(|m| self.relation(m) == relation);
+            let placing = own().filter(|m| m.executable != Some(false)).chain(own());
+            placing.filter_map(|map| self.inside(address, self.bias(map)?)).next()
+        };
+        if let Some(own) = inside(Relation::Itself) {
+            return Home::Image(own);
         }
-        Home::Elsewhere(covering.map_or(UNMAPPED, |map| match map.file {
-            "[stack]" => STACK,
-            "[heap]" => HEAP,
-            "//anon" | "" | "[anon]" => ANONYMOUS,
-            _ => ANOTHER_FILE,
-        }))
+        if inside(Relation::AnotherBuild).is_some() {
+            return Home::Elsewhere(ANOTHER_BUILD);
+        }
+        let covering = mapped().find(|m| (m.start..m.end).contains(&address));
+        Home::Elsewhere(covering.map_or(UNMAPPED, |map| elsewhere(map.file)))
+    }
+}
+
+/// What the name of a mapping says, where it is not the image's.
+pub(super) fn elsewhere(file: &str) -> &'static str {
+    match file {
+        "[stack]" => STACK,
+        "[heap]" => HEAP,
+        "//anon" | "" | "[anon]" | "anon" => ANONYMOUS,
+        _ if file.starts_with("[kernel") => KERNEL,
+        _ => ANOTHER_FILE,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::finding::Evidence;
 use crate::formats::{Does, Format, Place, Sample, Samples, Stands};
 use crate::image::Image;
 use crate::objects::{Object, Space};
-use homes::{ANOTHER_FILE, Home, Homes, KERNEL};
+use homes::{Home, Homes, elsewhere};
 
 /// Bytes of an object that a name means: index, offset and size.
 pub type Named = Vec<(u32, u64, u64)>;
@@ -296,8 +296,7 @@ impl Placing<'_, '_, '_, '_, '_> {
                 // Without an offset it may be anywhere in the function.
                 Ok(At { address: start.filter(|_| offset > 0), function })
             }
-            Place::Symbol { file, .. } if file.is_some_and(|f| f.starts_with("[kernel")) => Err(KERNEL),
-            Place::Symbol { .. } => Err(ANOTHER_FILE),
+            Place::Symbol { file, .. } => Err(elsewhere(file.unwrap_or_default())),
             _ => match address {
                 Some(Home::Elsewhere(reason)) => Err(reason),
                 _ => Err(NO_PLACE),
@@ -314,8 +313,8 @@ impl Placing<'_, '_, '_, '_, '_> {
 
     fn object_called(&self, place: &Place<'_>) -> Result<(u32, u64), &'static str> {
         let Place::Symbol { file, .. } = *place else { return Err(NO_NAME) };
-        if file.is_some_and(|file| !self.homes.is_file(file)) {
-            return Err(ANOTHER_FILE);
+        if let Some(file) = file.filter(|file| !self.homes.is_file(file)) {
+            return Err(elsewhere(file));
         }
         // Several objects may have the name: which is meant is not known.
         match self.known.named(place).as_slice() {

@@ -17,7 +17,7 @@ fn ordered(image: &Image<'_>) {
         assert!(symbol.size <= section.size - (symbol.value - section.address));
     }
     if let Ok(scan) = straddle::rules::scan(image, None, &Default::default()) {
-        let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut std::io::sink());
+        let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, straddle::report::page::View::All), &mut std::io::sink());
     }
 }
 
