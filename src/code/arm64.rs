@@ -41,7 +41,7 @@ pub(super) fn body<'r, 'a: 'r>(function: &Function<'_, 'r, 'a>) -> Body<'r> {
                 let target = address.wrapping_add_signed(by);
                 let jumps_back = is_jump(word) && by <= 0 && field.is_none();
                 if let (true, Some(head)) = (jumps_back, function.inside(target)) {
-                    body.jump_back(head, at + 4);
+                    body.jump_back(head, at.saturating_add(4));
                 }
                 to = match field {
                     Some(field) => Some(function.reader.target(field, Some(target), 0)),

@@ -23,7 +23,10 @@ pub(super) fn body<'r, 'a: 'r>(function: &Function<'_, 'r, 'a>, bits: u32) -> Bo
             own.iter().find(|f| f.address == address).copied()
         };
         let mut link = |offset: usize, size: usize, decoded: u64, relative: bool, width: u32| {
-            let Ok(at) = u32::try_from((instruction.ip() - function.start).wrapping_add(offset as u64)) else { return };
+            let Ok(at) = u32::try_from(instruction.ip().wrapping_sub(function.start).wrapping_add(offset as u64))
+            else {
+                return;
+            };
             let field = field_at(offset);
             let rest = if relative { i64::try_from(instruction.len() - offset).unwrap_or(0) } else { 0 };
             let plain = size >= 4 && !function.reader.exact && function.reader.holds(decoded);
@@ -57,7 +60,7 @@ pub(super) fn body<'r, 'a: 'r>(function: &Function<'_, 'r, 'a>, bits: u32) -> Bo
             && field_at(offsets.immediate_offset()).is_none()
             && let Some(head) = function.inside(instruction.near_branch_target())
             && instruction.near_branch_target() <= instruction.ip()
-            && let Ok(end) = u32::try_from(end - function.start)
+            && let Ok(end) = u32::try_from(end.wrapping_sub(function.start))
         {
             body.jump_back(head, end);
         }

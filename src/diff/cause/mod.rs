@@ -217,7 +217,7 @@ impl Pushed {
         let rank = |(bytes, first): (i64, usize)| (bytes.unsigned_abs(), std::cmp::Reverse(first), key.clone());
         self.all.remove(&rank(*entry));
         self.turning.remove(&rank(*entry));
-        entry.0 += bytes;
+        entry.0 = entry.0.wrapping_add(bytes);
         if entry.0 != 0 {
             self.all.insert(rank(*entry));
         }
@@ -275,7 +275,7 @@ impl<'m> Section<'m> {
                 counted.extend(item.counts.then_some((key, bytes, item.is_data)));
                 continue;
             }
-            let by = item.moved() - delta;
+            let by = item.moved().wrapping_sub(delta);
             delta = item.moved();
             if by != 0 {
                 let (key, bytes) = happen(&self.step(before, index, by, units), false);
@@ -319,7 +319,7 @@ impl<'m> Section<'m> {
         // Of what happened there, what comes nearest to the step.
         let off = |by: i64| by.wrapping_sub(bytes).unsigned_abs();
         let signed = |came: &Came| came.bytes.cast_signed();
-        let by = [resized.map(|r| r.grown), came.as_ref().map(signed), went.as_ref().map(|w| -signed(w))];
+        let by = [resized.map(|r| r.grown), came.as_ref().map(signed), went.as_ref().map(|w| signed(w).wrapping_neg())];
         let nearest = by.into_iter().flatten().map(off).min();
         let is = |by: Option<i64>| by.is_some() && by.map(off) == nearest;
         let (unit, what) = match (resized, came, went) {
@@ -358,7 +358,7 @@ impl Came {
         let largest = list.iter().max_by_key(|a| a.size)?;
         Some(Came {
             at: largest.at,
-            bytes: list.iter().map(|a| a.size).sum(),
+            bytes: list.iter().fold(0, |sum, a| sum.saturating_add(a.size)),
             name: largest.name.to_string(),
             others: list.len() - 1,
             strayed: largest.strayed,

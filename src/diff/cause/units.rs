@@ -72,7 +72,9 @@ impl<'m> Units<'m> {
         }
         let (x, y) = (sizes(units.0, base), sizes(units.1, patched));
         let keys: BTreeSet<_> = x.keys().chain(y.keys()).collect();
-        let by = |key: &(String, String, u32)| y.get(key).copied().unwrap_or(0) - x.get(key).copied().unwrap_or(0);
+        let by = |key: &(String, String, u32)| {
+            y.get(key).copied().unwrap_or(0).wrapping_sub(x.get(key).copied().unwrap_or(0))
+        };
         let key = keys.into_iter().filter(|k| by(k) != 0).max_by_key(|k| by(k).unsigned_abs())?;
         let what = match (x.get(key), y.get(key)) {
             (None, Some(size)) => format!("its {} came ({size} bytes)", key.1),

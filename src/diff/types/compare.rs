@@ -158,8 +158,8 @@ fn steps(
             let follows = grown.is_none() && came.is_none() && went.is_none();
             match steps.last_mut().filter(|_| follows) {
                 // What is aligned more coarsely keeps or doubles the shift.
-                Some(last) => last.bytes += moved - delta,
-                None => steps.push(Step { what, bytes: moved - delta, members: 0 }),
+                Some(last) => last.bytes = last.bytes.wrapping_add(moved.wrapping_sub(delta)),
+                None => steps.push(Step { what, bytes: moved.wrapping_sub(delta), members: 0 }),
             }
             delta = moved;
         }
