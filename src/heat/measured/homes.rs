@@ -197,21 +197,30 @@ impl<'m, 'a> Homes<'m, 'a> {
                 Some(bias) => self.inside(address, *bias).map_or(Home::Elsewhere(UNMAPPED), Home::Image),
             };
         }
-        let mapped = || who.into_iter().flat_map(|who| self.maps.of(who, sample.time));
-        // Pages of data belong to two segments as a rule; those of code to one. What begins as zeros lies behind the
-        // file's mapping.
-        let inside = |relation| {
-            let own = || mapped().filter(|m| self.relation(m) == relation);
-            let placing = own().filter(|m| m.executable != Some(false)).chain(own());
-            placing.filter_map(|map| self.inside(address, self.known.get(map.number)?.1?)).next()
-        };
-        if let Some(own) = inside(Relation::Itself) {
+        let (mut data, mut another, mut covering) = (None, false, None);
+        for map in who.into_iter().flat_map(|who| self.maps.of(who, sample.time)) {
+            let (relation, bias) = self.known.get(map.number).copied().unwrap_or((Relation::Other, None));
+            if relation != Relation::Other
+                && let Some(own) = bias.and_then(|bias| self.inside(address, bias))
+            {
+                // Pages of data belong to two segments as a rule; those of code to one. What begins as zeros lies behind
+                // the file's mapping.
+                match (relation, map.executable) {
+                    (Relation::AnotherBuild, _) => another = true,
+                    (_, Some(false)) => data = data.or(Some(own)),
+                    _ => return Home::Image(own),
+                }
+            }
+            if covering.is_none() && (map.start..map.end).contains(&address) {
+                covering = Some(map);
+            }
+        }
+        if let Some(own) = data {
             return Home::Image(own);
         }
-        if inside(Relation::AnotherBuild).is_some() {
+        if another || covering.is_some_and(|map| self.relation(map) == Relation::AnotherBuild) {
             return Home::Elsewhere(ANOTHER_BUILD);
         }
-        let covering = mapped().find(|m| (m.start..m.end).contains(&address));
         Home::Elsewhere(covering.map_or(UNMAPPED, |map| elsewhere(map.file)))
     }
 }
