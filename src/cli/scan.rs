@@ -27,8 +27,10 @@ pub struct ScanArgs {
     #[arg(long, value_name = "NAME", help = "Only this object: its lines byte by byte, with its neighbours")]
     pub object: Option<String>,
     #[arg(long, value_name = "FILE")]
-    #[arg(help = "What was seen to run: text of perf script, a list of names with weights, a table of \
-                  net_cachelines; may be given again (docs/profiles.md)")]
+    #[arg(
+        help = "What was seen to run, as often as there are files: perf.data, text of perf script, perf c2c or mem \
+                  report, a list of names, a net_cachelines table"
+    )]
     pub profile: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t, help = "What comes first")]
     pub sort: Sort,
@@ -87,7 +89,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let read: Vec<(Bytes, String)> =
         args.profile.iter().map(|path| Ok((open::map(path)?, path.display().to_string()))).collect::<Result<_>>()?;
     let profiles: Vec<Samples<'_>> =
-        read.iter().map(|(bytes, path)| Samples::open(bytes, path)).collect::<Result<_>>()?;
+        read.iter().map(|(bytes, path)| Samples::of_file(bytes, path)).collect::<Result<_>>()?;
     let ask = Ask {
         line: args.view.line,
         double_line: args.view.double_cl,

@@ -25,6 +25,8 @@ pub struct Map<'a> {
     pub build_id: Option<&'a [u8]>,
     /// In nanoseconds; 0 before all else.
     pub time: u64,
+    /// Which one of the profile's it is.
+    pub number: usize,
 }
 
 /// All mappings of a profile.
@@ -36,6 +38,7 @@ pub struct Maps<'a> {
     parents: BTreeMap<u32, (u64, u32)>,
     /// When a process began another program: what was mapped before is gone.
     programs: BTreeMap<u32, Vec<u64>>,
+    count: usize,
 }
 
 /// Processes that made one another, which are asked for what a child has from them.
@@ -44,7 +47,8 @@ const OLDEST: usize = 64;
 impl<'a> Maps<'a> {
     pub(super) fn add(&mut self, owner: Owner, map: Map<'a>) {
         if map.end > map.start {
-            self.of.entry(owner).or_default().push(map);
+            self.of.entry(owner).or_default().push(Map { number: self.count, ..map });
+            self.count += 1;
         }
     }
 
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     fn map(start: u64, file: &str, time: u64) -> Map<'_> {
-        Map { start, end: start + 0x1000, offset: 0, executable: None, file, build_id: None, time }
+        Map { start, end: start + 0x1000, offset: 0, executable: None, file, build_id: None, time, number: 0 }
     }
 
     #[test]

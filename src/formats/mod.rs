@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::open::Bytes;
 
 use perf_data::PerfData;
 
@@ -180,9 +181,13 @@ impl<'a> Samples<'a> {
     /// # Errors
     /// It is none of the formats.
     pub fn open(bytes: &'a [u8], path: &str) -> Result<Samples<'a>> {
+        Samples::look(bytes, None, path)
+    }
+
+    fn look(bytes: &'a [u8], file: Option<&'a Bytes>, path: &str) -> Result<Samples<'a>> {
         let doing = || format!("reading the profile {path}");
         if perf_data::is_one(bytes) {
-            let (data, maps) = PerfData::open(bytes, path)?;
+            let (data, maps) = PerfData::open(bytes, file, path)?;
             let content = Content::PerfData(data);
             return Ok(Samples { path: path.to_string(), format: Format::PerfData, maps, content });
         }
@@ -195,6 +200,14 @@ impl<'a> Samples<'a> {
             detect(text).ok_or_else(|| Error::input(doing(), "nothing in it looks like a profile").hint(KINDS))?;
         let maps = if format == Format::PerfScript { script::maps(text) } else { Maps::default() };
         Ok(Samples { path: path.to_string(), format, maps, content: Content::Text(text) })
+    }
+
+    /// The same of a file, of which no more is kept in memory than is looked at.
+    ///
+    /// # Errors
+    /// As [`Samples::open`].
+    pub fn of_file(file: &'a Bytes, path: &str) -> Result<Samples<'a>> {
+        Samples::look(file, Some(file), path)
     }
 
     /// Hands out every sample, in the order of the file, and tells what was left out.

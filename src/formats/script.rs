@@ -246,7 +246,7 @@ fn mapping(line: &str, time: u64) -> Option<(Owner, Map<'_>)> {
     let process = identity(ids)?.0;
     let owner = process.map_or(Owner::Kernel, Owner::Process);
     let executable = Some(rights.contains('x'));
-    let map = Map { start, end: start.checked_add(length)?, offset, executable, file, build_id: None, time };
+    let map = Map { start, end: start.checked_add(length)?, offset, executable, file, build_id: None, time, number: 0 };
     Some((owner, map))
 }
 

@@ -20,6 +20,20 @@ pub enum Bytes {
     Owned(Vec<u8>),
 }
 
+impl Bytes {
+    /// Lets go of the memory of a part that was read. It is read again from the file when it is looked at again.
+    pub fn forget(&self, part: std::ops::Range<usize>) {
+        if let Bytes::Mapped(map) = self
+            && part.start < part.end
+            && part.end <= map.len()
+        {
+            // SAFETY: the mapping is private, read-only and of a file: what is dropped comes back as it was.
+            // Where the system does not do it, memory stays in use, no more.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len()) };
+        }
+    }
+}
+
 impl Deref for Bytes {
     type Target = [u8];
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::{Map, Maps, Owner, Sink, Told};
 use crate::error::{Error, Result};
+use crate::open;
 use sample::Layout;
 
 /// A file that was looked at: where its records are, and how its samples are laid out.
@@ -21,7 +22,12 @@ pub(super) struct PerfData<'a> {
     /// By the id that samples carry.
     by_id: HashMap<u64, usize>,
     problems: Vec<String>,
+    /// What `bytes` are mapped from.
+    file: Option<&'a open::Bytes>,
 }
+
+/// What is read before memory is let go, in bytes.
+const STEP: usize = 1 << 25;
 
 /// One event that was recorded.
 #[derive(Clone, Debug)]
@@ -111,12 +117,13 @@ const PIPE_HEADER: u64 = 16;
 const RECORD_HEADER: usize = 8;
 
 impl<'a> PerfData<'a> {
-    pub(super) fn open(bytes: &'a [u8], path: &str) -> Result<(PerfData<'a>, Maps<'a>)> {
+    /// `file`: what `bytes` are mapped from, whose memory is let go behind what was read.
+    pub(super) fn open(bytes: &'a [u8], file: Option<&'a open::Bytes>, path: &str) -> Result<(PerfData<'a>, Maps<'a>)> {
         let doing = || format!("reading the profile {path}");
         let odd = |what: &str| Error::input(doing(), format!("a damaged perf.data: {what}"));
         let big_endian = bytes.starts_with(b"2");
-        let file = Bytes { all: bytes, big_endian };
-        let size = file.u64(8).ok_or_else(|| odd("its header is cut short"))?;
+        let all = Bytes { all: bytes, big_endian };
+        let size = all.u64(8).ok_or_else(|| odd("its header is cut short"))?;
         let mut data = PerfData {
             bytes,
             big_endian,
@@ -124,6 +131,7 @@ impl<'a> PerfData<'a> {
             events: Vec::new(),
             by_id: HashMap::new(),
             problems: Vec::new(),
+            file,
         };
         let mut build_ids = HashMap::new();
         if size == PIPE_HEADER {
@@ -133,14 +141,11 @@ impl<'a> PerfData<'a> {
             if size < HEADER {
                 return Err(odd("its header has another size"));
             }
-            build_ids = data.sections(file).ok_or_else(|| odd("its sections lie behind its end"))?;
+            build_ids = data.sections(all).ok_or_else(|| odd("its sections lie behind its end"))?;
         }
-        if data.events.is_empty() {
-            return Err(odd("it describes no event"));
-        }
-        let layouts = || data.events.iter().map(|e| &e.layout);
-        let differ = layouts().any(|l| !l.same(&data.events[..1]));
-        if differ && !layouts().all(|l| l.has_identifier()) {
+        let Some(first) = data.events.first() else { return Err(odd("it describes no event")) };
+        let differ = data.events.iter().any(|e| !e.layout.same(&first.layout));
+        if differ && !data.events.iter().all(|e| e.layout.has_identifier()) {
             let problem = "its events differ, and its samples do not tell which is theirs";
             return Err(Error::input(doing(), problem).hint("text of `perf script`"));
         }
@@ -227,7 +232,7 @@ impl<'a> PerfData<'a> {
     /// Every record, as long as `take` wants more; returns where the file is damaged, if it is.
     fn records(&self, take: &mut dyn FnMut(Record<'a>) -> bool) -> Option<usize> {
         let file = self.numbers();
-        let mut at = self.records.start;
+        let (mut at, mut kept) = (self.records.start, self.records.start);
         while at < self.records.end {
             let header = (|| Some((file.u32(at)?, file.u16(at + 4)?, usize::from(file.u16(at + 6)?))))();
             let Some((kind, misc, size)) = header.filter(|(.., size)| *size >= RECORD_HEADER) else { return Some(at) };
@@ -242,6 +247,10 @@ impl<'a> PerfData<'a> {
             }
             let Some(next) = trace.and_then(|trace| end.checked_add(trace)) else { return Some(at) };
             at = next;
+            if let Some(file) = self.file.filter(|_| at.saturating_sub(kept) >= STEP) {
+                file.forget(kept..at);
+                kept = at;
+            }
         }
         None
     }
@@ -305,13 +314,16 @@ impl<'a> PerfData<'a> {
             file,
             build_id: build_id.filter(|id| !id.is_empty()),
             time: self.time(record),
+            number: 0,
         };
         Some((owner, map))
     }
 
-    /// Of a record that is no sample; 0 where it has none.
+    /// Of a record that is no sample; 0 where it has none. Where events differ, its last word tells whose it is.
     fn time(&self, record: &Record<'_>) -> u64 {
-        self.events.first().and_then(|e| e.layout.time_behind(record.body)).unwrap_or(0)
+        let last = record.body.all.len().checked_sub(8).and_then(|at| record.body.u64(at));
+        let own = last.and_then(|id| self.events.get(*self.by_id.get(&id)?)).filter(|e| e.layout.has_identifier());
+        own.or(self.events.first()).and_then(|e| e.layout.time_behind(record.body)).unwrap_or(0)
     }
 
     pub(super) fn read(&self, sink: Sink<'_, 'a>, told: &mut Told) {

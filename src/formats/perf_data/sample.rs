@@ -1,6 +1,6 @@
 //! The body of a sample: fields that the event asked for, in the order of perf_event.h.
 
-use super::{Bytes, Event, Record};
+use super::{Bytes, Record};
 use crate::formats::{Does, Place, Sample, Stands};
 
 /// `PERF_SAMPLE_…`
@@ -68,8 +68,8 @@ impl Layout {
     }
 
     /// Whether what is read of them is at the same places.
-    pub(super) fn same(&self, first: &[Event]) -> bool {
-        first.first().is_some_and(|f| Layout { memory: f.layout.memory, ..*self } == f.layout)
+    pub(super) fn same(&self, other: &Layout) -> bool {
+        Layout { memory: other.memory, ..*self } == *other
     }
 
     /// Of the event, where samples of all events have it at the same place.

@@ -42,6 +42,8 @@ pub(super) struct Homes<'m, 'a> {
     low: u64,
     high: u64,
     maps: &'m Maps<'a>,
+    /// What each mapping is to the image, by its number; and what is added to the image's addresses there.
+    known: Vec<(Relation, Option<u64>)>,
     /// Of a kernel; `None`: not told.
     slide: Option<u64>,
     /// By process, or thread where that is all that is told; what was learnt from symbols.
@@ -79,10 +81,14 @@ impl<'m, 'a> Homes<'m, 'a> {
             low: low.unwrap_or(0),
             high: high.unwrap_or(0),
             maps: &samples.maps,
+            known: Vec::new(),
             slide: None,
             learnt: HashMap::new(),
             problems: Vec::new(),
         };
+        let mut known: Vec<_> = samples.maps.all().map(|m| (m.number, homes.compare(m), homes.bias(m))).collect();
+        known.sort_unstable_by_key(|k| k.0);
+        homes.known = known.into_iter().map(|(_, relation, bias)| (relation, bias)).collect();
         homes.slide = homes.kernel_slide(image);
         let known = homes.slide.is_some() || samples.maps.all().any(|m| homes.relation(m) != Relation::Other);
         if !known && !image.kind.relocatable() && samples.format.has_addresses() {
@@ -115,6 +121,10 @@ impl<'m, 'a> Homes<'m, 'a> {
     }
 
     fn relation(&self, map: &Map<'_>) -> Relation {
+        self.known.get(map.number).map_or(Relation::Other, |k| k.0)
+    }
+
+    fn compare(&self, map: &Map<'_>) -> Relation {
         let same = self.build_id.zip(map.build_id).map(|(own, theirs)| own == in_hex(theirs));
         match (same, self.is_file(map.file)) {
             (Some(true), _) | (None, true) => Relation::Itself,
@@ -193,7 +203,7 @@ impl<'m, 'a> Homes<'m, 'a> {
         let inside = |relation| {
             let own = || mapped().filter(|m| self.relation(m) == relation);
             let placing = own().filter(|m| m.executable != Some(false)).chain(own());
-            placing.filter_map(|map| self.inside(address, self.bias(map)?)).next()
+            placing.filter_map(|map| self.inside(address, self.known.get(map.number)?.1?)).next()
         };
         if let Some(own) = inside(Relation::Itself) {
             return Home::Image(own);

@@ -134,6 +134,7 @@ pub(super) fn measure(
         bases: Bases::default(),
         instructions: HashMap::new(),
         sums: HashMap::new(),
+        elsewhere: BTreeMap::new(),
         profile: Profile {
             path: samples.path.clone(),
             format: samples.format,
@@ -151,7 +152,8 @@ pub(super) fn measure(
         placing.bases.choose();
     }
     let told = samples.each(&mut |sample| placing.take(&sample))?;
-    let Placing { sums, mut profile, .. } = placing;
+    let Placing { sums, elsewhere, mut profile, .. } = placing;
+    profile.elsewhere = elsewhere.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
     profile.skipped = told.skipped.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect();
     profile.problems.extend(told.problems);
     profile.cpus = u32::try_from(sums.keys().filter_map(|k| k.cpu).collect::<BTreeSet<_>>().len()).unwrap_or(u32::MAX);
@@ -185,6 +187,7 @@ struct Placing<'p, 'g, 'h, 'i, 'a> {
     /// What the instruction at an address does to memory.
     instructions: HashMap<u64, Option<(Kind, u32)>>,
     sums: HashMap<Key, Sum>,
+    elsewhere: BTreeMap<&'static str, u64>,
     profile: Profile,
 }
 
@@ -206,7 +209,7 @@ impl Placing<'_, '_, '_, '_, '_> {
         match placed {
             Ok(()) => self.profile.objects = self.profile.objects.saturating_add(sample.count),
             Err(reason) => {
-                let counted = self.profile.elsewhere.entry(reason.to_string()).or_insert(0);
+                let counted = self.elsewhere.entry(reason).or_insert(0);
                 *counted = counted.saturating_add(sample.count);
             }
         }
