@@ -91,14 +91,15 @@ diff() {
     command -v codiff >/dev/null || { echo "bench.sh: codiff is missing (apt-get install dwarves)" >&2; exit 4; }
     [ -f "$bloat" ] || { echo "bench.sh: BLOAT=FILE must name the kernel's scripts/bloat-o-meter (apt-get download linux-source-6.1)" >&2; exit 4; }
     rm -f "$work/turns"
-    local two="$base $patched" ours="$straddle diff --format json"
+    local two="$base $patched" ours="$straddle diff"
     {
-        turns 3 "names: straddle diff --names-only" "$ours --names-only $two" "bloat-o-meter" "python3 $bloat $two" \
-            "symbols and code: straddle diff --types none" "$ours --types none $two"
+        turns 3 "bloat-o-meter" "python3 $bloat $two" "names: straddle diff --names-only" "$ours --names-only $two"
         turns 1 "codiff" "codiff $two"
-        turns 3 "one scan, types from DWARF" "$straddle scan $base" "types from DWARF: straddle diff" "$ours $two"
-    } | awk -F'|' 'BEGIN { print "| command | seconds | MiB | time against the row above |\n|---|--:|--:|--:|" }
-        { printf "| %s | %s | %s | %s |\n", $1, $2, $3, NR % 2 ? "" : sprintf("%.1f", $2 / last); last = $2 }'
+        turns 3 "symbols and code: straddle diff --types none" "$ours --types none $two" \
+            "one scan, types from DWARF" "$straddle scan --types dwarf $base" "types from DWARF: straddle diff" "$ours --types dwarf $two"
+        turns 3 "types from BTF: straddle diff" "$ours $two"
+    } | awk -F'|' 'BEGIN { print "| command | seconds | MiB | of the time of the row above |\n|---|--:|--:|--:|" }
+        { printf "| %s | %s | %s | %s |\n", $1, $2, $3, NR == 1 || NR == 3 || NR == 5 ? "" : sprintf("%.2f", $2 / last); last = $2 }'
 }
 
 # Rows of NAME and COMMAND that take turns, so that a busy moment meets all of them: "NAME | SECONDS | MIB", in their order.

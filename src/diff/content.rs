@@ -96,6 +96,7 @@ impl<'i> Compare<'_, 'i> {
         match sameness {
             Sameness::Equal => sameness,
             _ if self.beside(p, q) => Sameness::Equal,
+            _ if !self.base.exactly_at(p.to).is_disjoint(&self.patched.exactly_at(q.to)) => Sameness::Equal,
             // The number itself did not change, and may be none.
             Sameness::Different if !p.certain && !q.certain && p.to == q.to => Sameness::Undecided,
             _ => sameness,

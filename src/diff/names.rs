@@ -49,6 +49,8 @@ pub(super) struct Names<'r, 'i> {
     heavy: BTreeSet<Ref>,
     /// Names of places that are no objects: section, address, name.
     labels: Vec<(u32, u64, &'i str)>,
+    /// All names but those of files and sections in the one space of a linked image, by address.
+    named: Vec<(u64, &'i str)>,
 }
 
 impl<'r, 'i> Names<'r, 'i> {
@@ -81,6 +83,15 @@ impl<'r, 'i> Names<'r, 'i> {
         });
         let mut labels: Vec<_> = labels.collect();
         labels.sort_unstable();
+        let anywhere = |s: &&crate::image::Symbol<'_>| match s.home {
+            Home::Section(_) | Home::Absolute => s.size == 0 && !s.name.is_empty() && s.value > 0,
+            _ => false,
+        };
+        let linked = !image.kind.relocatable();
+        let named = image.symbols.iter().filter(|_| linked).filter(anywhere);
+        let named = named.filter(|s| !matches!(s.kind, SymbolKind::File | SymbolKind::Section));
+        let mut named: Vec<_> = named.map(|s| (s.value, stem(&s.name))).collect();
+        named.sort_unstable();
         let mut left = MOST_READ.saturating_mul(image.file_size());
         let mut heavy = BTreeSet::new();
         for (kind, lines) in [(Kind::Data, data), (Kind::Function, code)] {
@@ -91,7 +102,7 @@ impl<'r, 'i> Names<'r, 'i> {
                 }
             }
         }
-        Names { reader, data, code, spans, labels, heavy }
+        Names { reader, data, code, spans, labels, named, heavy }
     }
 
     /// Whether an object's bytes are left unread: in a damaged file, every symbol can cover all of it.
@@ -157,6 +168,17 @@ impl<'r, 'i> Names<'r, 'i> {
             Some((object, -short.cast_signed()))
         });
         [before, after]
+    }
+
+    /// The labels exactly at a place: what a linker script calls the end of one thing is often the start of another.
+    pub(super) fn exactly_at(&self, to: To<'i>) -> BTreeSet<&'i str> {
+        let To::Place { section, address } = to else { return BTreeSet::new() };
+        if let Some(section) = section {
+            return self.labels(section, address).filter(|(_, behind)| *behind == 0).map(|l| l.0).unwrap_or_default();
+        }
+        let from = self.named.partition_point(|(at, _)| *at < address);
+        let here = self.named.iter().skip(from).take_while(|(at, _)| *at == address);
+        here.take(MOST_LABELS).map(|(_, name)| *name).collect()
     }
 
     /// The labels nearest to a place in its section, at or before it, and how far behind them it lies.

@@ -6,10 +6,10 @@ use super::page::{Block, Page, Table};
 use super::scan::{more, of_places};
 
 /// Suspects on one screen, of each kind.
-const DATA: usize = 12;
-const CODE: usize = 4;
-const TYPES: usize = 5;
-const CAUSES: usize = 10;
+const DATA: usize = 10;
+const CODE: usize = 3;
+const TYPES: usize = 4;
+const CAUSES: usize = 8;
 /// Meetings and steps that are told of one type.
 const TOLD: usize = 2;
 
