@@ -61,6 +61,17 @@ impl Source {
         Ok(Source { path: "the running kernel".into(), file: None, list: Some(list), notes })
     }
 
+    /// Lets go of the memory of debug information once types were read: most of a kernel's file, and hardly looked at again.
+    pub fn forget_debug(&self, image: &Image<'_>) {
+        let Some(file) = &self.file else { return };
+        let of_debug = image.sections.iter().filter(|s| !s.loaded && s.name.starts_with(".debug"));
+        for bytes in of_debug.filter_map(|s| s.bytes) {
+            if let Some(from) = bytes.as_ptr().addr().checked_sub(file.bytes.as_ptr().addr()) {
+                file.bytes.forget(from..from.saturating_add(bytes.len()));
+            }
+        }
+    }
+
     /// Reads it.
     pub fn image(&self) -> Result<Image<'_>> {
         let list = self.list.as_ref().map(|(text, path, from)| List::parse(text, path, *from)).transpose()?;

@@ -105,7 +105,10 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let source = Source::open(&args.image)?;
     let mut image = source.image()?;
     let types = files.source(&mut image)?;
-    let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
+    let pool = pool(args.view.jobs)?;
+    let types = pool.install(|| types.read(&image))?;
+    source.forget_debug(&image);
+    let scan = pool.install(|| rules::scan(&image, Some(&types), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
     args.format.write(&scan, || report::scan::page(&scan, args.format.view(args.all)), out)?;

@@ -27,7 +27,7 @@ impl Bytes {
             && part.start < part.end
             && part.end <= map.len()
         {
-            // SAFETY: the mapping is private, read-only and of a file: what is dropped comes back as it was.
+            // SAFETY: the mapping is read-only and of a file: what is dropped comes back as it was.
             // Where the system does not do it, memory stays in use, no more.
             let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len()) };
         }
