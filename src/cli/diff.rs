@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::format::Format;
+use super::format::{Format, Views};
 use super::images::Source;
+use super::output::OutputArgs;
 use super::scan::line_size;
 use crate::error::{Exit, Result};
+use crate::report::findings::Findings;
 use crate::units::LineSize;
 use crate::{diff, report};
 
@@ -17,8 +19,8 @@ pub struct DiffArgs {
     pub base: PathBuf,
     /// The version after
     pub patched: PathBuf,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[arg(long, value_parser = line_size, value_name = "BYTES")]
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the images' machine)")]
     pub line: Option<LineSize>,
@@ -28,9 +30,10 @@ pub struct DiffArgs {
 
 /// Compares and writes; nothing is written when an image cannot be read.
 pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("diff", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.output.format.among("diff", Format::OF_PAGES)?;
     let (base, patched) = (Source::file(&args.base)?, Source::file(&args.patched)?);
     let diff = diff::diff(&base.image()?, &patched.image()?, args.line)?;
-    args.format.write(&diff, || report::diff::page(&diff, args.all), out)?;
+    let page = || report::diff::page(&diff, args.output.whole(args.all));
+    args.output.write(&diff, Views { page, findings: Findings::default }, out)?;
     Ok(Exit::Done)
 }

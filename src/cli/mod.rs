@@ -8,6 +8,7 @@ pub mod config;
 pub mod diff;
 pub mod format;
 pub mod images;
+pub mod output;
 mod pool;
 pub mod progress;
 pub mod scan;

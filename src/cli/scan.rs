@@ -4,11 +4,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::config;
-use super::format::Format;
+use super::format::{Format, Views};
 use super::images::{ImageArgs, Source};
+use super::output::OutputArgs;
 use super::pool::pool;
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
+use crate::report::findings::Findings;
 use crate::rules::{Ask, Names};
 use crate::units::LineSize;
 use crate::{open, report, rules};
@@ -18,8 +20,8 @@ use crate::{open, report, rules};
 pub struct ScanArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub view: ViewArgs,
     #[arg(long, value_name = "NAME", help = "Only this object: its lines byte by byte, with its neighbours")]
@@ -74,7 +76,7 @@ pub enum Sort {
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.output.format.among("scan", Format::OF_FINDINGS)?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let ask = Ask {
@@ -94,7 +96,11 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
-    args.format.write(&scan, || report::scan::page(&scan, args.all), out)?;
+    let views = Views {
+        page: || report::scan::page(&scan, args.output.whole(args.all)),
+        findings: || Findings::of_scan(&scan, args.all),
+    };
+    args.output.write(&scan, views, out)?;
     Ok(Exit::Done)
 }
 

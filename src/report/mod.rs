@@ -1,9 +1,15 @@
-//! Any value → text. A [`page::Page`] is the middle form that table, markdown (and later html, csv) render.
+//! Any value → text. Two middle forms: a [`page::Page`], which table, markdown and csv render, and
+//! [`findings::Findings`], which sarif, github and gitlab render.
 
 mod advice;
+pub mod csv;
 pub mod diff;
+pub mod findings;
+pub mod github;
+pub mod gitlab;
 pub mod markdown;
 pub mod page;
+pub mod sarif;
 pub mod scan;
 mod sweep;
 pub mod table;

@@ -7,6 +7,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
 use super::page::{Block, Page, Side, Table};
+use crate::error::unseen;
 
 /// Writes the page as plain text: title, sentence, blocks, notes.
 pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
@@ -86,9 +87,9 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Names come from files: a control character in one must not reach the terminal.
+/// Names come from files: what a terminal would obey must not reach it.
 pub(super) fn one_line(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    cell.chars().map(|c| if unseen(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -213,6 +213,9 @@ struct Place<'a, 'd> {
     table: &'a TypeTable<'d>,
     id: TypeId,
     name: &'a str,
+    /// Where it is declared, and at which line.
+    file: Option<&'a str>,
+    declared: Option<u32>,
     rows: &'a Rows<'d>,
     line: LineSize,
     /// The phase that is assumed.
@@ -288,10 +291,13 @@ impl Wanted<'_> {
             None if step >= line => Base { phase: Some(Phase(0)), align: step, phases: 1 },
             None => Base { phase: None, align: step, phases: line / step },
         };
+        let file = definition.file.map(|file| file.to_string());
         let place = Place {
             table,
             id,
             name,
+            file: file.as_deref(),
+            declared: definition.line,
             rows,
             line: self.line,
             at: u64::from(base.phase.unwrap_or_default().0),
@@ -325,7 +331,7 @@ impl Wanted<'_> {
             size,
             align,
             unit: definition.unit.map(str::to_string),
-            file: definition.file.map(|file| file.to_string()),
+            file: file.clone(),
             line: definition.line,
             copies: definition.copies,
             base,
