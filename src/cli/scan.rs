@@ -8,12 +8,13 @@ use super::format::{Format, Views};
 use super::images::{ImageArgs, Source};
 use super::output::OutputArgs;
 use super::pool::pool;
+use super::rules::{self, FailOn};
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
 use crate::report::findings::Findings;
 use crate::rules::{Ask, Names};
 use crate::units::LineSize;
-use crate::{open, report, rules};
+use crate::{open, report};
 
 /// Which data objects straddle a cache line or share one.
 #[derive(Clone, Debug, clap::Args)]
@@ -30,6 +31,9 @@ pub struct ScanArgs {
     pub sort: Sort,
     #[arg(long, value_enum, default_value_t, help = "Where it comes from who reads and writes what")]
     pub heat: HeatFrom,
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = rules::fail_on)]
+    #[arg(help = "End with 1 on findings of this severity or worse, or of this rule: high, straddle")]
+    pub fail_on: Vec<FailOn>,
     #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
     pub all: bool,
 }
@@ -93,7 +97,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let source = Source::open(&args.image)?;
     let mut image = source.image()?;
     let types = files.source(&mut image)?;
-    let scan = pool(args.view.jobs)?.install(|| rules::scan(&image, Some(&types.read(&image)?), &ask));
+    let scan = pool(args.view.jobs)?.install(|| crate::rules::scan(&image, Some(&types.read(&image)?), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
     let views = Views {
@@ -101,7 +105,7 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
         findings: || Findings::of_scan(&scan, args.all),
     };
     args.output.write(&scan, views, out)?;
-    Ok(Exit::Done)
+    Ok(if rules::fails(&args.fail_on, &scan.findings) { Exit::Gate } else { Exit::Done })
 }
 
 impl ViewArgs {

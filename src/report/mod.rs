@@ -2,6 +2,7 @@
 //! [`findings::Findings`], which sarif, github and gitlab render.
 
 mod advice;
+pub mod check;
 pub mod csv;
 pub mod diff;
 pub mod findings;

@@ -2,6 +2,7 @@
 
 mod about;
 mod adjacent_lines;
+mod baseline;
 pub mod check;
 mod contest;
 mod fragile;
@@ -31,6 +32,7 @@ use crate::types::{Contention, Field, TypeId, TypeTable, Types, Weights};
 use crate::units::{Addr, Align, LineSize, Span};
 
 pub use about::{ABOUT, About, about};
+pub use baseline::Baseline;
 pub use identity::{Identity, Named, Written};
 pub use map::LineMap;
 pub use names::{Allow, Names};

@@ -138,8 +138,10 @@ impl<'d> TypeTable<'d> {
         })
     }
 
-    /// Every dimension must be given: there is no type for a row of a table.
-    fn element(&self, field: Field<'d>, indices: &str) -> Option<Field<'d>> {
+    /// The element of an array that indices name: `[10]`, `[1][2]`; itself without any. Every dimension must be given: there
+    /// is no type for a row of a table.
+    #[must_use]
+    pub fn element(&self, field: Field<'d>, indices: &str) -> Option<Field<'d>> {
         if indices.is_empty() {
             return Some(field);
         }

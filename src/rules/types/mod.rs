@@ -21,6 +21,7 @@ use crate::types::{Contention, Definition, Kind, Rows, TypeId, TypeTable, Types}
 use crate::units::{Addr, Align, LineSize, Phase, Span};
 
 pub use members::{Hole, Meets, MemberView, Occupancy};
+pub(super) use members::{Mark, group_begun, group_ended, marks};
 pub use suggest::Reorder;
 
 /// The schema of [`TypeReport`].
@@ -171,12 +172,12 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
 
 /// To what the smallest allocations are aligned, in bytes: the kernel's slabs to 8 (an architecture or a cache may ask for
 /// more), malloc to two words.
-fn allocator(image: &Image<'_>) -> u64 {
+pub(super) fn allocator(image: &Image<'_>) -> u64 {
     if image.kind.kernel() { 8 } else { 2 * image.class.pointer_size() }
 }
 
 /// Two definitions with one shape are one: the same name and the same members of the same names, types and places.
-fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 {
+pub(super) fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (name, table.size(id), matches!(table.bare(id).map(|t| &t.kind), Some(Kind::Union(_)))).hash(&mut hasher);
     for row in &rows.list {
