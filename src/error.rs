@@ -110,9 +110,10 @@ impl fmt::Display for Error {
         let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" (try: {hint})"));
         // Names come from files: a control character in one must not reach the terminal. A failing build's own output
         // is part of the problem and has its line ends.
-        let text = format!("{}: {}{hint}", self.doing, self.problem);
-        let plain = |c: char| if unseen(c) && c != '\n' { '\u{fffd}' } else { c };
-        f.write_str(&text.chars().map(plain).collect::<String>())
+        let plain = |text: &str, kept: char| -> String {
+            text.chars().map(|c| if unseen(c) && c != kept { '\u{fffd}' } else { c }).collect()
+        };
+        write!(f, "{}: {}{}", plain(&self.doing, ' '), plain(&self.problem, '\n'), plain(&hint, ' '))
     }
 }
 

@@ -38,7 +38,7 @@ pub fn page(check: &Check, file: &str, all: bool) -> Page {
 /// `weak`: those of severity `info` too.
 #[must_use]
 pub fn of_check(check: &Check, file: &str, weak: bool) -> Findings {
-    let mut found = Findings { title: title(check), problems: check.problems.clone(), ..Findings::default() };
+    let mut found = Findings { title: images(check), problems: check.problems.clone(), ..Findings::default() };
     let place = |t: &Told| {
         let line = t.rule_line.filter(|_| t.finding.rule == "no-match");
         line.map(|line| Declared { file: file.to_string(), line })
@@ -48,9 +48,13 @@ pub fn of_check(check: &Check, file: &str, weak: bool) -> Findings {
 }
 
 fn title(check: &Check) -> String {
+    format!("{}: {} rules", images(check), check.rules.len())
+}
+
+fn images(check: &Check) -> String {
     match check.images.as_slice() {
-        [one] => format!("{}: {} rules", one.path, check.rules.len()),
-        images => format!("{} images, {} rules", images.len(), check.rules.len()),
+        [one] => one.path.clone(),
+        images => format!("{} images", images.len()),
     }
 }
 

@@ -13,7 +13,7 @@ use super::table::one_line;
 /// Findings of one or more images, worst first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// In a few words: what was looked at.
+    /// What was looked at.
     pub title: String,
     pub items: Vec<Item>,
     /// Weaker ones that are not among the items.
@@ -58,8 +58,8 @@ impl Findings {
     /// `weak`: those of severity `info` too.
     #[must_use]
     pub fn of_scan(scan: &Scan, weak: bool) -> Findings {
-        let title = format!("{}: {} findings", scan.image.path, scan.findings.len());
-        let mut found = Findings { title, problems: scan.problems.clone(), ..Findings::default() };
+        let mut found =
+            Findings { title: scan.image.path.clone(), problems: scan.problems.clone(), ..Findings::default() };
         found.extend(scan.findings.iter().map(|f| (scan.image.path.as_str(), f, None)), weak);
         found
     }
@@ -67,8 +67,8 @@ impl Findings {
     /// `weak`: those of severity `info` too.
     #[must_use]
     pub fn of_types(report: &TypeReport, weak: bool) -> Findings {
-        let title = format!("{}: {} types", report.image.path, report.types.len());
-        let mut found = Findings { title, problems: report.problems.clone(), ..Findings::default() };
+        let mut found =
+            Findings { title: report.image.path.clone(), problems: report.problems.clone(), ..Findings::default() };
         let all = report.types.iter().flat_map(|t| &t.findings);
         found.extend(all.map(|f| (report.image.path.as_str(), f, None)), weak);
         found
@@ -92,7 +92,7 @@ impl Findings {
             self.items.push(Item {
                 rule: finding.rule,
                 severity: finding.severity,
-                name: demangled(&subject.name).into_owned(),
+                name: one_line(&demangled(&subject.name)),
                 message: message(finding),
                 image: image.to_string(),
                 at: declared.or(given),
@@ -137,3 +137,6 @@ fn place(subject: &Subject) -> String {
         (size, false) => format!(" ({size} bytes, {} phase {})", subject.section, subject.phase),
     }
 }
+
+#[cfg(test)]
+mod tests;

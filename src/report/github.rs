@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use crate::finding::Severity;
 
 use super::findings::{Findings, Item};
+use super::table::one_line;
 
 /// GitHub shows so many of each kind for a step, and drops the others in silence.
 const MOST: usize = 10;
@@ -16,7 +17,12 @@ pub fn write(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
     }
     let more = findings.items.len().saturating_sub(MOST);
     if more > 0 {
-        let text = format!("{more} more findings in {}; all of them are in the job summary or in JSON", findings.title);
+        let weak = match findings.left_out {
+            0 => String::new(),
+            weak => format!(", and {weak} of severity info"),
+        };
+        let text =
+            format!("{more} more findings in {}{weak}: --format sarif and json have all of them", findings.title);
         writeln!(out, "::notice title=straddle::{}", data(&text))?;
     }
     for problem in findings.problems.iter().take(MOST) {
@@ -39,7 +45,8 @@ fn command(item: &Item) -> String {
 
 /// A percent sign begins an escape, a line end would begin a command of its own.
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    let text = text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    one_line(&text)
 }
 
 /// What separates properties must not stand in one.

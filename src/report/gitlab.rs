@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::finding::Severity;
 
 use super::findings::{Findings, Item};
+use super::table::one_line;
 
 /// Writes a JSON array, one entry a finding.
 pub fn write(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
@@ -28,6 +29,6 @@ fn entry(item: &Item) -> Value {
             Severity::Info => "info",
         },
         // A line is a must: of a file without one it is the first.
-        "location": { "path": file, "lines": { "begin": line.unwrap_or(1) } },
+        "location": { "path": one_line(file), "lines": { "begin": line.unwrap_or(1) } },
     })
 }

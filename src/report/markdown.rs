@@ -28,6 +28,10 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
+    // Behind a table a line would be a row of it.
+    if !page.notes.is_empty() && matches!(page.blocks.last(), Some(Block::Table(_))) {
+        writeln!(out)?;
+    }
     for note in &page.notes {
         writeln!(out, "{}", escape(note))?;
     }

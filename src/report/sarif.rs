@@ -9,6 +9,7 @@ use crate::finding::Severity;
 use crate::rules::{About, about};
 
 use super::findings::{Findings, Item};
+use super::table::one_line;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -69,7 +70,7 @@ fn result(item: &Item, rules: &[&About]) -> Value {
             "logicalLocations": [{ "fullyQualifiedName": item.name, "kind": "variable" }],
         }],
         "partialFingerprints": { "straddleIdentity/v1": item.fingerprint },
-        "properties": { "severity": item.severity, "image": item.image },
+        "properties": { "severity": item.severity, "image": one_line(&item.image) },
     });
     let index = rules.iter().position(|rule| rule.name == item.rule);
     if let (Some(index), Some(out)) = (index, out.as_object_mut()) {
@@ -80,7 +81,7 @@ fn result(item: &Item, rules: &[&About]) -> Value {
 
 /// `[words](target)` would be a link (SARIF 3.11.6); a name may look like one.
 fn text(text: &str) -> String {
-    text.replace("](", "] (")
+    one_line(text).replace("](", "] (")
 }
 
 /// A path as a URI (RFC 3986): of what is not below the root, an absolute one.

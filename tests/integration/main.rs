@@ -10,11 +10,13 @@
 
 mod btf;
 mod cases;
+mod check;
 mod companions;
 mod cycle;
 mod diff;
 mod exit_codes;
 mod heat;
+mod hostile;
 mod images;
 mod link;
 mod matrix;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use crate::finding::Subject;
+use crate::finding::{Alternative, Subject};
 use crate::image::{Home as SymbolHome, Image, SymbolKind};
 use crate::objects::{Space, demangled, pad_by_name};
 use crate::rules::names::{glob, means};
@@ -75,16 +75,23 @@ impl<'s, 'i> Ground<'s, 'i> {
         Ground { seen, named, objects, layouts: Vec::new(), known: HashMap::new(), word }
     }
 
-    /// Everything that a name or glob means; or why nothing is.
-    pub(super) fn spots(&mut self, (target, name): (usize, &str), align: Option<Align>) -> Result<Vec<Spot>, String> {
+    /// Everything that a name or glob means; or why nothing is. Objects come before types of the same name, unless an
+    /// offset is asked for.
+    pub(super) fn spots(
+        &mut self,
+        (target, name): (usize, &str),
+        align: Option<Align>,
+        types_first: bool,
+    ) -> Result<Vec<Spot>, String> {
         let plain = ["struct ", "union ", "class "].iter().find_map(|word| name.strip_prefix(word));
         let mut why = format!("no object and no type is called {name}");
-        let mut spots = match plain {
-            None => self.of_objects(target, name, &mut why),
-            Some(_) => Vec::new(),
-        };
-        if spots.is_empty() {
-            spots = self.of_types(target, plain.unwrap_or(name), align, &mut why);
+        let mut spots = Vec::new();
+        for types in [types_first, !types_first] {
+            if spots.is_empty() && types {
+                spots = self.of_types(target, plain.unwrap_or(name), align, &mut why);
+            } else if spots.is_empty() && plain.is_none() {
+                spots = self.of_objects(target, name, &mut why);
+            }
         }
         if spots.len() > MOST {
             return Err(format!("{name} names {} places: more than are judged", spots.len()));
@@ -343,6 +350,33 @@ impl<'s, 'i> Ground<'s, 'i> {
             Some((self.seen.member(index, &row.field)?, span))
         });
         placed.collect()
+    }
+
+    /// What it costs to begin something on a line of its own, with what follows on the next: of an element of an array,
+    /// in every element.
+    pub(super) fn price(&self, spot: &Spot) -> Option<Alternative> {
+        let line = self.seen.lines.line.bytes();
+        let up = |bytes: u64| bytes.checked_next_multiple_of(line).unwrap_or(bytes);
+        let advice = format!("aligned({line}) on {}", spot.subject.name);
+        let Home::Type(at) = spot.home else {
+            let size = spot.span.size;
+            let cost_bytes = up(spot.span.start.0) - spot.span.start.0 + self.seen.rest_of_line(size);
+            return (!spot.member).then(|| Alternative { advice, size: up(size), lines: up(size) / line, cost_bytes });
+        };
+        let (layout, table) = (self.layouts.get(at)?, &self.named?.table);
+        let path = spot.subject.name.strip_prefix(&layout.name)?.strip_prefix('.')?;
+        let size = match path.split_once('[') {
+            Some((array, _)) => {
+                let field = member_of(table, layout.id, array)?;
+                let elements = table.elements(field.type_id, field.size)?;
+                let inside = spot.span.start.0.checked_sub(field.offset)?.checked_rem(elements.stride)?;
+                let apart = up(elements.stride.checked_add(up(inside) - inside)?);
+                layout.size.checked_add(elements.count.checked_mul(apart - elements.stride)?)?
+            }
+            None => layout.size.checked_add(up(spot.span.start.0) - spot.span.start.0)?,
+        };
+        let size = up(size);
+        Some(Alternative { advice, size, lines: size / line, cost_bytes: size.saturating_sub(layout.size) })
     }
 
     /// The bytes around a spot of which it is known what lies there: those of an object of the type, up to where the next

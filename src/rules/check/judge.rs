@@ -32,11 +32,11 @@ impl Judged {
 pub(super) fn judge(ground: &mut Ground<'_, '_>, rule: &Rule) -> Result<Judged, String> {
     let mut spots = Vec::new();
     for (target, name) in rule.what.targets().into_iter().enumerate() {
-        spots.extend(ground.spots((target, name), rule.align)?);
+        spots.extend(ground.spots((target, name), rule.align, matches!(rule.what, What::Offset(_)))?);
     }
     let line = ground.seen.lines.line;
     match &rule.what {
-        What::Separate(names) => separate(spots, names.len() > 1, line),
+        What::Separate(names) => separate(ground, spots, names.len() > 1),
         What::Together(names) => together(&spots, names.len(), line),
         What::OwnLine(_) => Ok(own_line(ground, &spots, line)),
         What::NoStraddle(_) => Ok(no_straddle(&spots, line)),
@@ -84,7 +84,16 @@ fn moved(span: Span, by: u64) -> Span {
     Span { start: Addr(span.start.0.saturating_add(by)), ..span }
 }
 
-fn separate(mut spots: Vec<Spot>, by_name: bool, line: LineSize) -> Result<Judged, String> {
+/// What it costs to put it right, said in words too.
+fn priced(ground: &Ground<'_, '_>, spot: &Spot, finding: Finding) -> Finding {
+    let Some(price) = ground.price(spot) else { return finding };
+    let text =
+        format!("{}; {} costs {} bytes ({} lines in all)", finding.advice, price.advice, price.cost_bytes, price.lines);
+    Finding { advice: text, cost_bytes: Some(price.cost_bytes), alternatives: vec![price], ..finding }
+}
+
+fn separate(ground: &Ground<'_, '_>, mut spots: Vec<Spot>, by_name: bool) -> Result<Judged, String> {
+    let line = ground.seen.lines.line;
     spots.sort_by_key(|s| (s.home, s.span.start, s.target));
     let mut judged = Judged::new(spots.len());
     let mut pairs = false;
@@ -106,7 +115,8 @@ fn separate(mut spots: Vec<Spot>, by_name: bool, line: LineSize) -> Result<Judge
                         second.subject.name,
                         b.span.start.0 - a.span.start.0
                     );
-                    judged.push(found("separate", first, vec![second.subject.clone()], both));
+                    let finding = found("separate", first, vec![second.subject.clone()], both);
+                    judged.push(priced(ground, b, finding));
                 }
             }
         }
@@ -198,7 +208,7 @@ fn own_line(ground: &Ground<'_, '_>, spots: &[Spot], line: LineSize) -> Judged {
             }
         };
         let others = met.iter().take(64).map(|(other, _)| other.clone()).collect();
-        judged.push(found("own-line", spot, others, format!("{text}{why}")));
+        judged.push(priced(ground, spot, found("own-line", spot, others, format!("{text}{why}"))));
     }
     judged
 }

@@ -163,7 +163,7 @@ pub fn judge(
     }
     let mut meant = Vec::new();
     for deliberate in rules.allowed {
-        let spots = ground.spots((0, &deliberate.name), None).unwrap_or_default();
+        let spots = ground.spots((0, &deliberate.name), None, true).unwrap_or_default();
         meant.push(!spots.is_empty());
         let moved = deliberate.offset.map_or_else(Vec::new, |offset| judge::drift(&spots, offset, size));
         findings.extend(moved.into_iter().map(|f| told(Some(deliberate.line), f)));
