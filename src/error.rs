@@ -110,10 +110,18 @@ impl fmt::Display for Error {
         let hint = self.hint.as_ref().map_or_else(String::new, |hint| format!(" (try: {hint})"));
         // Names come from files: a control character in one must not reach the terminal. A failing build's own output
         // is part of the problem and has its line ends.
-        let text = format!("{}: {}{hint}", self.doing, self.problem);
-        let plain = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
-        f.write_str(&text.chars().map(plain).collect::<String>())
+        let plain = |text: &str, kept: char| -> String {
+            text.chars().map(|c| if unseen(c) && c != kept { '\u{fffd}' } else { c }).collect()
+        };
+        write!(f, "{}: {}{}", plain(&self.doing, ' '), plain(&self.problem, '\n'), plain(&hint, ' '))
     }
+}
+
+/// What changes how text around it is shown and is not seen itself: control characters, line separators, and what turns
+/// the direction of writing.
+#[must_use]
+pub fn unseen(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl StdError for Error {

@@ -31,7 +31,7 @@ pub struct CaptureArgs {
 
 /// Builds, stores, and proves of every link that it can be repeated byte for byte.
 pub fn run(args: &CaptureArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("capture", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("capture", Format::OF_PAGES)?;
     let request = Request {
         build: Build::Words(args.build.clone()),
         dir: args.dir.clone(),

@@ -15,19 +15,22 @@ use crate::rules::{self, Allow};
 /// The file as written. Unknown keys are errors: a misspelt key must not be ignored in silence.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct File {
+pub(super) struct File {
     build: Build,
     run: Run,
-    allow: Vec<Deliberate>,
+    pub(super) allow: Vec<toml::Spanned<Deliberate>>,
+    pub(super) rule: Vec<super::rules::WrittenRule>,
 }
 
 /// `[[allow]]`: the rule's name and whom it is allowed to, and why.
 #[derive(Debug, Deserialize)]
-struct Deliberate {
+pub(super) struct Deliberate {
     #[serde(rename = "why")]
     _why: String,
+    /// Where it is meant to lie: `check` tells when it does not.
+    pub(super) offset: Option<u64>,
     #[serde(flatten)]
-    rules: std::collections::BTreeMap<String, String>,
+    pub(super) rules: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -198,16 +201,9 @@ pub fn resolve(case: Option<&Path>, flags: &Overrides) -> Result<Case> {
 /// # Errors
 /// When the file cannot be read, or allows what no rule is called.
 pub fn allowed(rules: Option<&Path>) -> Result<Vec<Allow>> {
-    let path = match rules {
-        Some(path) => path.to_path_buf(),
-        None => match locate(None)? {
-            Some(path) => path,
-            None => return Ok(Vec::new()),
-        },
-    };
-    let file = parse(&path, &crate::open::text(&path)?)?;
+    let Some((path, _, file)) = file(rules)? else { return Ok(Vec::new()) };
     let mut allow = Vec::new();
-    for (rule, name) in file.allow.into_iter().flat_map(|a| a.rules) {
+    for (rule, name) in file.allow.into_iter().flat_map(|a| a.into_inner().rules) {
         if !rules::NAMES.contains(&rule.as_str()) {
             let problem = format!("`{rule}` under [[allow]] is no rule");
             return Err(Error::input(format!("reading {}", path.display()), problem).hint(rules::NAMES.join(", ")));
@@ -215,6 +211,18 @@ pub fn allowed(rules: Option<&Path>) -> Result<Vec<Allow>> {
         allow.push(Allow { rule, name });
     }
     Ok(allow)
+}
+
+/// The file that is given, or the one in the current folder, where there is one: its path and text too.
+pub(super) fn file(given: Option<&Path>) -> Result<Option<(PathBuf, String, File)>> {
+    let path = match given {
+        Some(path) => Some(path.to_path_buf()),
+        None => locate(None)?,
+    };
+    let Some(path) = path else { return Ok(None) };
+    let text = crate::open::text(&path)?;
+    let file = parse(&path, &text)?;
+    Ok(Some((path, text, file)))
 }
 
 /// How a workload that cargo builds and runs is built alone.

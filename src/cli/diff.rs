@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::format::Format;
+use super::format::{Format, Views};
 use super::images;
+use super::output::OutputArgs;
 use super::pool::pool;
 use super::scan::line_size;
 use super::types::{Tier, TypesArgs};
@@ -12,6 +13,7 @@ use crate::diff::{Ask, Gate};
 use crate::error::{Error, Exit, Result};
 use crate::image::map::Landing;
 use crate::image::{Image, Kind, SymbolsFrom, TypesFrom};
+use crate::report::findings::Findings;
 use crate::rules::types::TypeAsk;
 use crate::types::{Btf, Source, Types};
 use crate::units::LineSize;
@@ -24,8 +26,8 @@ pub struct DiffArgs {
     pub base: PathBuf,
     /// The version after
     pub patched: PathBuf,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[arg(long, value_parser = line_size, value_name = "BYTES")]
     #[arg(help = "Cache line in bytes: 64, 128 or 256 (default: of the images' machine)")]
     pub line: Option<LineSize>,
@@ -59,7 +61,7 @@ pub struct DiffArgs {
 
 /// Compares and writes; nothing is written when an image cannot be read.
 pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("diff", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.output.format.among("diff", Format::OF_PAGES)?;
     let gates: Vec<Gate> = args.fail_on.iter().map(|text| Gate::parse(text)).collect::<Result<_>>()?;
     let maps = args.maps()?;
     let wanted = TypeAsk { name: args.only_type.as_deref(), ..TypeAsk::default() };
@@ -93,7 +95,8 @@ pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
     }
     diff.problems.extend(files_a.told().into_iter().chain(files_b.told()));
     let violated: Vec<String> = gates.iter().filter_map(|gate| gate.violated(&diff)).collect();
-    args.format.write(&diff, || report::diff::page(&diff, args.all, &violated), out)?;
+    let page = || report::diff::page(&diff, args.output.whole(args.all), &violated);
+    args.output.write(&diff, Views { page, findings: Findings::default }, out)?;
     Ok(if violated.is_empty() { Exit::Done } else { Exit::Gate })
 }
 

@@ -3,14 +3,17 @@
 #![allow(clippy::disallowed_methods, reason = "this room resolves the world")]
 
 pub mod capture;
+pub mod check;
 mod companions;
 pub mod config;
 pub mod diff;
 pub mod doctor;
 pub mod format;
 pub mod images;
+pub mod output;
 mod pool;
 pub mod progress;
+pub mod rules;
 pub mod scan;
 pub mod triage;
 pub mod type_view;
@@ -47,6 +50,7 @@ enum Command {
     Scan(scan::ScanArgs),
     Type(type_view::TypeArgs),
     Diff(diff::DiffArgs),
+    Check(check::CheckArgs),
     Capture(capture::CaptureArgs),
     Variants(variants::VariantsArgs),
     Verdict(verdict::VerdictArgs),
@@ -87,6 +91,7 @@ fn run(cli: &Cli, out: &mut impl Write) -> Result<Exit> {
         Command::Scan(args) => scan::run(args, out),
         Command::Type(args) => type_view::run(args, out),
         Command::Diff(args) => diff::run(args, out),
+        Command::Check(args) => check::run(args, out),
         Command::Capture(args) => capture::run(args, out),
         Command::Variants(args) => variants::run(args, cli.quiet, out),
         Command::Verdict(args) => verdict::run(args, out),

@@ -4,24 +4,27 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::config;
-use super::format::Format;
+use super::format::{Format, Views};
 use super::images::{ImageArgs, Source};
+use super::output::OutputArgs;
 use super::pool::pool;
+use super::rules::{self, FailOn};
 use super::types::TypesArgs;
 use crate::error::{Exit, Result};
 use crate::formats::Samples;
 use crate::open::Bytes;
+use crate::report::findings::Findings;
 use crate::rules::{Ask, Names};
 use crate::units::LineSize;
-use crate::{open, report, rules};
+use crate::{open, report};
 
 /// Which data objects straddle a cache line or share one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ScanArgs {
     #[command(flatten)]
     pub image: ImageArgs,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub view: ViewArgs,
     #[arg(long, value_name = "NAME", help = "Only this object: its lines byte by byte, with its neighbours")]
@@ -37,6 +40,9 @@ pub struct ScanArgs {
     #[arg(long, value_enum, default_value_t, conflicts_with = "profile")]
     #[arg(help = "Where it comes from who reads and writes what")]
     pub heat: HeatFrom,
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = rules::fail_on)]
+    #[arg(help = "End with 1 on findings of this severity or worse, or of this rule: high, straddle")]
+    pub fail_on: Vec<FailOn>,
     #[arg(long, help = "Every section and finding, not only the first, and those of metadata (JSON is never cut)")]
     pub all: bool,
 }
@@ -83,7 +89,7 @@ pub enum Sort {
 
 /// Scans and writes; nothing is written when the image cannot be read.
 pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("scan", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
+    args.output.format.among("scan", Format::OF_FINDINGS)?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let read: Vec<(Bytes, String)> =
@@ -108,11 +114,15 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     let pool = pool(args.view.jobs)?;
     let types = pool.install(|| types.read(&image))?;
     source.forget_debug(&image);
-    let scan = pool.install(|| rules::scan(&image, Some(&types), &ask));
+    let scan = pool.install(|| crate::rules::scan(&image, Some(&types), &ask));
     let mut scan = scan.map_err(|e| files.explain(e))?;
     scan.problems.extend(files.told());
-    args.format.write(&scan, || report::scan::page(&scan, args.format.view(args.all)), out)?;
-    Ok(Exit::Done)
+    let views = Views {
+        page: || report::scan::page(&scan, args.output.format.view(args.all)),
+        findings: || Findings::of_scan(&scan, args.all),
+    };
+    args.output.write(&scan, views, out)?;
+    Ok(if rules::fails(&args.fail_on, &scan.findings) { Exit::Gate } else { Exit::Done })
 }
 
 impl ViewArgs {

@@ -3,12 +3,14 @@
 use std::io::Write;
 
 use super::config;
-use super::format::Format;
+use super::format::{Format, Views};
 use super::images::{ImageArgs, Source};
+use super::output::OutputArgs;
 use super::pool::pool;
 use super::scan::ViewArgs;
 use crate::error::{Exit, Result};
 use crate::report;
+use crate::report::findings::Findings;
 use crate::rules::types::{TypeAsk, types};
 use crate::units::Align;
 
@@ -21,8 +23,8 @@ pub struct TypeArgs {
         help = "A type, a glob, or a member: mm_struct, '*_sock', mem_cgroup.events[10] (default: all with findings)"
     )]
     pub name: Option<String>,
-    #[arg(long, value_enum, default_value_t, help = "How to write the result")]
-    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
     #[command(flatten)]
     pub view: ViewArgs,
     #[arg(long, value_name = "PHASE", help = "Assume that objects begin so many bytes behind the start of a line")]
@@ -50,7 +52,7 @@ impl TypeArgs {
 
 /// Lays out and writes; nothing is written when the image cannot be read.
 pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("type", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
+    args.output.format.among("type", Format::OF_FINDINGS)?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
     let (image, name) = args.image_and_name();
@@ -77,7 +79,11 @@ pub fn run(args: &TypeArgs, out: &mut impl Write) -> Result<Exit> {
     report.problems.extend(files.told());
     // A glob asks which types there are; a name, what one is made of.
     let list = name.as_deref().is_none_or(|n| n.contains(['*', '?'])) && report.types.len() != 1;
-    args.format.write(&report, || report::types::page(&report, list, args.format.view(args.all)), out)?;
+    let views = Views {
+        page: || report::types::page(&report, list, args.output.format.view(args.all)),
+        findings: || Findings::of_types(&report, args.all),
+    };
+    args.output.write(&report, views, out)?;
     Ok(Exit::Done)
 }
 

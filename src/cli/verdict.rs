@@ -22,6 +22,7 @@ pub struct VerdictArgs {
 
 /// Prints the verdict of a record, or of several; its exit code is the answer's.
 pub fn run(args: &VerdictArgs, out: &mut impl Write) -> Result<Exit> {
+    args.format.among("verdict", Format::OF_PAGES)?;
     let records = args.records.iter().map(|path| parse(path)).collect::<Result<Vec<Record>>>()?;
     let verdicts = Verdicts::new(verdicts(&records)?);
     match verdicts.verdicts.as_slice() {

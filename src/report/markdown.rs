@@ -29,6 +29,10 @@ pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
+    // Behind a table a line would be a row of it.
+    if !page.notes.is_empty() && matches!(page.blocks.last(), Some(Block::Table(_))) {
+        writeln!(out)?;
+    }
     for note in &page.notes {
         writeln!(out, "{}", escape(note))?;
     }
@@ -49,14 +53,38 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Names such as `__func__.1` or `a|b` must come through as they are.
+/// Names such as `__func__.1` or `a|b` must come through as they are, and must not become links, tags or entities.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in one_line(text).chars() {
-        if matches!(c, '|' | '_' | '*' | '`' | '<' | '>' | '\\') {
+    let text = one_line(text);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
+        let link = c == ']' && matches!(next, '(' | '[' | ':');
+        let entity = c == '&' && (next == '#' || next.is_ascii_alphanumeric());
+        if link || entity || matches!(c, '|' | '_' | '*' | '`' | '<' | '>' | '\\' | '~' | '$') {
             out.push('\\');
         }
         out.push(c);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn names_are_no_markup() {
+        for (name, want) in [
+            ("__func__.1", "\\_\\_func\\_\\_.1"),
+            ("<script>", "\\<script\\>"),
+            ("[x](y)", "[x\\](y)"),
+            ("[+560, +612] & more", "[+560, +612] & more"),
+            ("&lt;", "\\&lt;"),
+            ("a\n# b", "a\u{fffd}# b"),
+        ] {
+            assert_eq!(escape(name), want);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! [`Page`] → plain text for a terminal.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tabled::builder::Builder;
@@ -7,6 +8,7 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
 use super::page::{Block, Page, Side, Table};
+use crate::error::unseen;
 
 /// Writes the page as plain text: title, sentence, blocks, notes.
 pub fn write(page: &Page, out: &mut impl Write) -> io::Result<()> {
@@ -49,7 +51,7 @@ fn write_wrapped(text: &str, indent: &str, out: &mut impl Write) -> io::Result<(
     let mut empty = true;
     for word in text.split(' ') {
         if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", no_command(&line))?;
             line = format!("{indent}  ");
             empty = true;
         }
@@ -59,7 +61,17 @@ fn write_wrapped(text: &str, indent: &str, out: &mut impl Write) -> io::Result<(
         line.push_str(word);
         empty = false;
     }
-    writeln!(out, "{line}")
+    writeln!(out, "{}", no_command(&line))
+}
+
+/// A name that begins a line in the log of a CI job must not be taken for a command to its runner.
+fn no_command(line: &str) -> Cow<'_, str> {
+    let text = line.trim_start();
+    if !text.starts_with("::") && !text.starts_with("##[") {
+        return Cow::Borrowed(line);
+    }
+    let indent = line.len() - text.len();
+    Cow::Owned(format!("{}\u{fffd}{text}", " ".repeat(indent)))
 }
 
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
@@ -79,7 +91,7 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
         }
     }
     for line in grid.to_string().lines() {
-        writeln!(out, "{}", line.trim_end())?;
+        writeln!(out, "{}", no_command(line.trim_end()))?;
     }
     if let Some(more) = &table.more {
         writeln!(out, "  {more}")?;
@@ -87,9 +99,9 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Names come from files: a control character in one must not reach the terminal.
+/// Names come from files: what a terminal would obey must not reach it.
 pub(super) fn one_line(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    cell.chars().map(|c| if unseen(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

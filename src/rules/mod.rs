@@ -1,8 +1,12 @@
 //! Rules: Lines, Types → Findings. `scan`, `check` and `--fail-on` are the same call.
 
+mod about;
 mod adjacent_lines;
+mod baseline;
+pub mod check;
 mod contest;
 mod fragile;
+mod identity;
 mod map;
 mod measured;
 mod misaligned;
@@ -30,6 +34,9 @@ use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name,
 use crate::types::{Contention, Field, TypeId, TypeTable, Types, Weights};
 use crate::units::{Addr, Align, LineSize, Span};
 
+pub use about::{ABOUT, About, about};
+pub use baseline::Baseline;
+pub use identity::{Identity, Named, Written};
 pub use map::LineMap;
 pub use names::{Allow, Names};
 

@@ -15,6 +15,7 @@ mod weight;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 
 use serde::Serialize;
 
@@ -182,6 +183,9 @@ pub struct Member<'d> {
     /// Asked for in the source, in bytes.
     pub align: Option<u64>,
     pub bits: Option<Bits>,
+    /// Of its declaration, in the file of the struct's.
+    #[serde(skip)]
+    pub line: Option<NonZeroU32>,
     #[serde(rename = "type")]
     pub type_id: TypeId,
 }

@@ -103,6 +103,25 @@ impl<'d> TypeTable<'d> {
         Some(field)
     }
 
+    /// The line at which a struct declares what a path begins with.
+    #[must_use]
+    pub fn declared_line(&self, id: TypeId, path: &[&str]) -> Option<u32> {
+        let first = path.first()?;
+        self.line_of(id, first.split('[').next()?, DEEPEST)
+    }
+
+    fn line_of(&self, id: TypeId, name: &str, depth: usize) -> Option<u32> {
+        let depth = depth.checked_sub(1)?;
+        let (Kind::Struct(members) | Kind::Union(members)) = &self.bare(id)?.kind else { return None };
+        // A base class has a name, and may stand in another file.
+        let nameless = |id| self.bare(id).is_some_and(|t| t.name.is_none());
+        members.iter().find_map(|member| match member.name {
+            Some(own) => (own == name).then_some(member.line?.get()),
+            None if nameless(member.type_id) => self.line_of(member.type_id, name, depth),
+            None => None,
+        })
+    }
+
     fn named_member(&self, outer: &Field<'d>, name: &str, depth: usize) -> Option<Field<'d>> {
         let depth = depth.checked_sub(1)?;
         let (Kind::Struct(members) | Kind::Union(members)) = &self.bare(outer.type_id)?.kind else { return None };
@@ -121,8 +140,10 @@ impl<'d> TypeTable<'d> {
         })
     }
 
-    /// Every dimension must be given: there is no type for a row of a table.
-    fn element(&self, field: Field<'d>, indices: &str) -> Option<Field<'d>> {
+    /// The element of an array that indices name: `[10]`, `[1][2]`; itself without any. Every dimension must be given: there
+    /// is no type for a row of a table.
+    #[must_use]
+    pub fn element(&self, field: Field<'d>, indices: &str) -> Option<Field<'d>> {
         if indices.is_empty() {
             return Some(field);
         }

@@ -11,6 +11,7 @@
 mod browser;
 mod btf;
 mod cases;
+mod check;
 mod companions;
 mod cycle;
 mod diff;
@@ -18,6 +19,7 @@ mod diff_cases;
 mod diff_known;
 mod exit_codes;
 mod heat;
+mod hostile;
 mod images;
 mod link;
 mod matrix;

@@ -133,7 +133,7 @@ impl TriageArgs {
 
 /// Runs a triage and writes its verdict.
 pub fn run(args: &TriageArgs, quiet: bool, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("triage", &[Format::Table, Format::Json, Format::Markdown, Format::Html])?;
+    args.format.among("triage", Format::OF_PAGES)?;
     let progress = Progress::new(quiet);
     let (verdict, record) = triage(args, &progress)?;
     progress.done();

@@ -155,7 +155,7 @@ pub struct Side {
 
 /// Links all variants into a folder beside the wanted one, which takes its name once everything is proven.
 pub fn run(args: &VariantsArgs, quiet: bool, out: &mut impl Write) -> Result<Exit> {
-    args.format.among("variants", &[Format::Table, Format::Json, Format::Markdown])?;
+    args.format.among("variants", Format::OF_PAGES)?;
     args.check()?;
     stop::listen();
     let progress = Progress::new(quiet);

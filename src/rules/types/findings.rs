@@ -37,8 +37,8 @@ fn subject(place: &Place<'_, '_>, field: &Field<'_>) -> Subject {
         size: span.size,
         phase: place.line.phase_of(span.start),
         type_name: Some(place.table.name(field.type_id)),
-        file: None,
-        line: None,
+        file: place.file.map(str::to_string),
+        line: place.file.and_then(|_| place.table.declared_line(place.id, &field.path).or(place.declared)),
     }
 }
 

@@ -74,7 +74,7 @@ pub struct Hole {
 
 /// What is known of a row beside its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(in crate::rules) struct Mark {
     /// Contended as a whole, and in no other row that is.
     pub(super) piece: Option<Contention>,
     /// Inside a piece: its own affair.
@@ -92,17 +92,22 @@ impl Mark {
     pub(super) fn leaf(&self, row: &Row<'_>) -> bool {
         !row.opened && !self.inside && !self.pad && !self.marker && row.field.size != Some(0)
     }
+
+    /// Holds data that a neighbour meets, and is told by its own name.
+    pub(in crate::rules) fn tells(&self, row: &Row<'_>) -> bool {
+        self.leaf(row) || self.piece.is_some()
+    }
 }
 
 const BEGIN: &str = "__cacheline_group_begin__";
 const END: &str = "__cacheline_group_end__";
 
 /// The name of the group that a member begins.
-pub(super) fn group_begun(name: &str) -> Option<&str> {
+pub(in crate::rules) fn group_begun(name: &str) -> Option<&str> {
     name.strip_prefix(BEGIN)
 }
 
-pub(super) fn group_ended(name: &str) -> Option<&str> {
+pub(in crate::rules) fn group_ended(name: &str) -> Option<&str> {
     name.strip_prefix(END)
 }
 
@@ -118,7 +123,7 @@ pub(super) fn is_pad(table: &TypeTable<'_>, name: &str, id: crate::types::TypeId
     pad_by_name(name) && table.bare(id).is_some_and(|t| bytes(&t.kind))
 }
 
-pub(super) fn marks(table: &TypeTable<'_>, rows: &Rows<'_>) -> Vec<Mark> {
+pub(in crate::rules) fn marks(table: &TypeTable<'_>, rows: &Rows<'_>) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::with_capacity(rows.list.len());
     // The group that is open, by the row that holds it.
     let mut open: BTreeMap<Option<usize>, usize> = BTreeMap::new();

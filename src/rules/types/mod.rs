@@ -21,6 +21,7 @@ use crate::types::{Contention, Definition, Kind, Rows, TypeId, TypeTable, Types}
 use crate::units::{Addr, Align, LineSize, Phase, Span};
 
 pub use members::{Hole, Meets, MemberView, Occupancy};
+pub(super) use members::{Mark, group_begun, group_ended, marks};
 pub use suggest::Reorder;
 
 /// The schema of [`TypeReport`].
@@ -171,12 +172,12 @@ pub fn types(image: &Image<'_>, types: &Types<'_>, ask: &TypeAsk<'_>) -> Result<
 
 /// To what the smallest allocations are aligned, in bytes: the kernel's slabs to 8 (an architecture or a cache may ask for
 /// more), malloc to two words.
-fn allocator(image: &Image<'_>) -> u64 {
+pub(super) fn allocator(image: &Image<'_>) -> u64 {
     if image.kind.kernel() { 8 } else { 2 * image.class.pointer_size() }
 }
 
 /// Two definitions with one shape are one: the same name and the same members of the same names, types and places.
-fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 {
+pub(super) fn shape(table: &TypeTable<'_>, id: TypeId, name: &str, rows: &Rows<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (name, table.size(id), matches!(table.bare(id).map(|t| &t.kind), Some(Kind::Union(_)))).hash(&mut hasher);
     for row in &rows.list {
@@ -213,6 +214,9 @@ struct Place<'a, 'd> {
     table: &'a TypeTable<'d>,
     id: TypeId,
     name: &'a str,
+    /// Where it is declared, and at which line.
+    file: Option<&'a str>,
+    declared: Option<u32>,
     rows: &'a Rows<'d>,
     line: LineSize,
     /// The phase that is assumed.
@@ -292,10 +296,13 @@ impl Wanted<'_> {
             None if step >= line => Base { phase: Some(Phase(0)), align: step, phases: 1 },
             None => Base { phase: None, align: step, phases: line / step },
         };
+        let file = definition.file.map(|file| file.to_string());
         let place = Place {
             table,
             id,
             name,
+            file: file.as_deref(),
+            declared: definition.line,
             rows,
             line: self.line,
             at: u64::from(base.phase.unwrap_or_default().0),
@@ -329,7 +336,7 @@ impl Wanted<'_> {
             size,
             align,
             unit: definition.unit.map(str::to_string),
-            file: definition.file.map(|file| file.to_string()),
+            file: file.clone(),
             line: definition.line,
             copies: definition.copies,
             base,

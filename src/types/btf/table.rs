@@ -194,6 +194,7 @@ impl<'r, 'a> Reader<'r, 'a> {
                 offset: first / 8,
                 align: None,
                 bits: count.map(|count| Bits { first: first % 8, count }),
+                line: None,
                 type_id: self.id(number, shift, faults).unwrap_or(NOWHERE),
             });
         }

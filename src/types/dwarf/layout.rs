@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use gimli::{AttributeValue, DwAt, DwTag, Operation};
 
@@ -210,7 +211,7 @@ impl<'b, 'd> Builder<'b, 'd> {
             });
         });
         let type_id = self.add(Type { size, kind: Kind::Union(members), ..unknown() })?;
-        Some(Member { name: None, offset: 0, align: None, bits: None, type_id })
+        Some(Member { name: None, offset: 0, align: None, bits: None, line: None, type_id })
     }
 
     fn member(&mut self, unit: u32, entry: &Entry<'d>) -> Option<Member<'d>> {
@@ -240,7 +241,9 @@ impl<'b, 'd> Builder<'b, 'd> {
         };
         let (offset, bits) = bits(entry, whole, unit_size, self.dwarf.big_endian)?;
         let name = self.dwarf.name(unit, entry).filter(|_| entry.tag() == gimli::DW_TAG_member);
-        Some(Member { name, offset, align: number(entry, gimli::DW_AT_alignment), bits, type_id })
+        let line = number(entry, gimli::DW_AT_decl_line).and_then(|line| u32::try_from(line).ok());
+        let line = line.and_then(NonZeroU32::new);
+        Some(Member { name, offset, align: number(entry, gimli::DW_AT_alignment), bits, line, type_id })
     }
 
     fn array(&mut self, at: At, entry: &Entry<'d>) -> Option<Kind<'d>> {
