@@ -99,10 +99,10 @@ fn a_name_is_shown_and_not_obeyed() {
             assert!(seen(&text) && text.match_indices(markup).all(escaped), "{markup} in {text}");
         }
     }
-    for text in printed(&world, "html") {
-        // Ours; a browser test sees that theirs are text.
-        assert!(seen(&text) && text.matches("<script").count() == 1 && text.contains("&lt;script"), "{text}");
-    }
+    let pages = printed(&world, "html");
+    // The one that is a tag is ours; a browser test sees that theirs are text.
+    assert!(pages.iter().all(|text| seen(text) && text.matches("<script").count() == 1), "{pages:?}");
+    assert!(pages.iter().any(|text| text.contains("&lt;script")));
     for text in printed(&world, "csv") {
         assert!(seen(&text), "{text}");
         for table in text.split("\n\n") {
