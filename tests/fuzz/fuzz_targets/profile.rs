@@ -33,5 +33,5 @@ fuzz_target!(|bytes: &[u8]| {
         let elsewhere: u128 = profile.elsewhere.values().map(|n| u128::from(*n)).sum();
         assert_eq!(u128::from(profile.objects) + elsewhere, u128::from(profile.samples));
     }
-    let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, true), &mut std::io::sink());
+    let _ = straddle::report::table::write(&straddle::report::scan::page(&scan, straddle::report::page::View::All), &mut std::io::sink());
 });
