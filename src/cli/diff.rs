@@ -7,7 +7,7 @@ use super::format::{Format, Views};
 use super::images;
 use super::output::OutputArgs;
 use super::pool::pool;
-use super::scan::line_size;
+use super::scan::{line_size, profiles, samples};
 use super::types::{Tier, TypesArgs};
 use crate::diff::{Ask, Gate};
 use crate::error::{Error, Exit, Result};
@@ -43,6 +43,13 @@ pub struct DiffArgs {
     #[arg(long, value_name = "BASE,PATCHED", value_delimiter = ',')]
     #[arg(help = "Link maps of both: causes by input section (also as --map BASE --map PATCHED)")]
     pub map: Vec<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with = "names_only")]
+    #[arg(
+        help = "What was seen to run of BASE, as scan takes it: which sharing PATCHED's layout would add and remove"
+    )]
+    pub profile: Vec<PathBuf>,
+    #[arg(long, requires = "profile", help = "The same for every shift of each section: which are lucky")]
+    pub shifts: bool,
     #[arg(long, conflicts_with_all = ["types", "only_type"])]
     #[arg(help = "Names, places and sizes only: no bytes are compared and no code is decoded (the fastest)")]
     pub names_only: bool,
@@ -64,6 +71,8 @@ pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
     args.output.format.among("diff", Format::OF_PAGES)?;
     let gates: Vec<Gate> = args.fail_on.iter().map(|text| Gate::parse(text)).collect::<Result<_>>()?;
     let maps = args.maps()?;
+    let read_profiles = profiles(&args.profile)?;
+    let profiles = samples(&read_profiles)?;
     let wanted = TypeAsk { name: args.only_type.as_deref(), ..TypeAsk::default() };
     let (source_a, source_b) = (images::Source::file(&args.base)?, images::Source::file(&args.patched)?);
     let (mut base, mut patched) = (source_a.image()?, source_b.image()?);
@@ -82,6 +91,8 @@ pub fn run(args: &DiffArgs, out: &mut impl Write) -> Result<Exit> {
             names_only: args.names_only,
             types: types_a.as_ref().zip(types_b.as_ref()),
             maps: maps.as_ref().map(|(a, b)| (a, b)),
+            profiles: &profiles,
+            shifts: args.shifts,
         };
         diff::diff(&base, &patched, &ask)
     });

@@ -92,10 +92,8 @@ pub fn run(args: &ScanArgs, out: &mut impl Write) -> Result<Exit> {
     args.output.format.among("scan", Format::OF_FINDINGS)?;
     let allow = config::allowed(args.view.rules.as_deref())?;
     let hot = args.view.hot()?;
-    let read: Vec<(Bytes, String)> =
-        args.profile.iter().map(|path| Ok((open::map(path)?, path.display().to_string()))).collect::<Result<_>>()?;
-    let profiles: Vec<Samples<'_>> =
-        read.iter().map(|(bytes, path)| Samples::of_file(bytes, path)).collect::<Result<_>>()?;
+    let read = profiles(&args.profile)?;
+    let profiles = samples(&read)?;
     let ask = Ask {
         line: args.view.line,
         double_line: args.view.double_cl,
@@ -133,6 +131,16 @@ impl ViewArgs {
         let text = if path.is_file() { open::text(path)? } else { list.clone() };
         Ok(Some(Names::parse(&text)))
     }
+}
+
+/// The files of `--profile`, mapped.
+pub(super) fn profiles(paths: &[PathBuf]) -> Result<Vec<(Bytes, String)>> {
+    paths.iter().map(|path| Ok((open::map(path)?, path.display().to_string()))).collect()
+}
+
+/// What they hold, by their content.
+pub(super) fn samples(read: &[(Bytes, String)]) -> Result<Vec<Samples<'_>>> {
+    read.iter().map(|(bytes, path)| Samples::of_file(bytes, path)).collect()
 }
 
 /// For clap: `--line 64|128|256`.

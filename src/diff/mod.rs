@@ -10,6 +10,7 @@ mod names;
 mod pair;
 mod statement;
 mod suspect;
+mod traffic;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::code::Reader;
 use crate::error::{Error, Result};
+use crate::formats::Samples;
 use crate::heat::Heat;
 use crate::image::{Facts, Image, Relocations, Sizes};
 use crate::layout::Lines;
@@ -33,6 +35,7 @@ pub use loaded::loaded_content_equal;
 pub use moves::Change;
 pub use pair::Told;
 pub use suspect::{Place, Suspect};
+pub use traffic::{Rebinned, SectionShifts, Sharing};
 pub use types::{Meeting, MemberMove, MemberSpot, Step, TypeChange, TypeCounts};
 
 use names::Names;
@@ -70,6 +73,8 @@ pub struct Diff {
     pub types_changed: Vec<TypeChange>,
     /// Most suspicious first.
     pub suspects: Vec<Suspect>,
+    /// What profiles of base say of patched; `null`: none was given.
+    pub rebinned: Option<Rebinned>,
 }
 
 /// The first five and `removed` sum to all of base; the last four are subsets of `moved` and `undecided`.
@@ -129,6 +134,10 @@ pub struct Ask<'a> {
     pub types: Option<(&'a Types<'a>, &'a Types<'a>)>,
     /// Link maps of both.
     pub maps: Option<Maps<'a>>,
+    /// What was seen to run, of base.
+    pub profiles: &'a [Samples<'a>],
+    /// The profiles' accesses at every shift of each section too.
+    pub shifts: bool,
 }
 
 /// Compares two builds of nearly the same program. Uses the threads of the current pool.
@@ -178,6 +187,11 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Result<Diff
         skipped.insert("data on other lines that no code is seen to use".to_string(), unused);
     }
     suspects.extend(suspect::code(&code, &alignment));
+    let traffic =
+        traffic::Ask { profiles: ask.profiles, shifts: ask.shifts, line, types: ask.types.map(|(base, _)| base) };
+    let rebinned = (!ask.profiles.is_empty())
+        .then(|| traffic::rebinned((base, &sides_a.data), (patched, &sides_b.data), &partners, &traffic))
+        .transpose()?;
     let (cause, without_cause) = cause::causes(&data, &code, ask.maps);
     let types = ask.types.map(|(a, b)| types::compare(a, b, line));
     let equal = loaded_content_equal(base, patched);
@@ -202,6 +216,7 @@ pub fn diff(base: &Image<'_>, patched: &Image<'_>, ask: &Ask<'_>) -> Result<Diff
         functions_changed: code.changed(|m| changed(m) || m.told > Told::NameElsewhere),
         types_changed,
         suspects,
+        rebinned,
     })
 }
 

@@ -13,6 +13,7 @@ mod flow;
 mod functions;
 mod handed;
 mod measured;
+mod named;
 mod ops;
 mod users;
 mod x86;
@@ -36,6 +37,7 @@ use ops::{Decoder, Instructions};
 
 pub use functions::Function;
 pub use measured::{Known, Named, Profile};
+pub use named::Naming;
 pub use users::Users;
 
 /// What an access does. Of two that several functions make, the one further down weighs more.

@@ -1,6 +1,6 @@
 //! [`Diff`] → [`Page`]: how much moved, what pushed it, then the moves that could matter: one screen.
 
-use crate::diff::{Alignment, Diff, Meeting, Place, Suspect, TypeChange};
+use crate::diff::{Alignment, Diff, Meeting, Place, Rebinned, SectionShifts, Suspect, TypeChange};
 
 use super::page::{Block, Page, Table};
 use super::scan::{more, of_places};
@@ -38,6 +38,9 @@ pub fn page(diff: &Diff, all: bool, violated: &[String]) -> Page {
         page.blocks.push(Block::Table(suspects(&diff.suspects, all)));
         page.notes.push(known(diff));
     }
+    if let Some(rebinned) = &diff.rebinned {
+        profiled(rebinned, all, &mut page);
+    }
     page.notes.extend(starts(&diff.alignment));
     if diff.data.undecided + diff.functions.undecided > 0 {
         page.notes.push(format!(
@@ -52,6 +55,67 @@ pub fn page(diff: &Diff, all: bool, violated: &[String]) -> Page {
         page.notes.push(format!("left out: {}", listed.join("; ")));
     }
     page
+}
+
+/// Lines of sharing, and sections that are shifted.
+const SHARING: usize = 8;
+
+/// What the accesses that were seen on base would meet on patched.
+fn profiled(rebinned: &Rebinned, all: bool, page: &mut Page) {
+    let most = if all { usize::MAX } else { SHARING };
+    let mut table = Table::new(
+        format!(
+            "sharing of the {} accesses seen on base: {} pairs there, {} as patched lays them out",
+            rebinned.accesses, rebinned.conflict_base, rebinned.conflict_patched
+        ),
+        &["data", "and", ">pairs on base", ">on patched", ""],
+    );
+    for sharing in rebinned.changes.iter().take(most) {
+        let [one, other] = &sharing.data;
+        let word = match (sharing.base, sharing.patched) {
+            (0, _) => "patched adds it",
+            (_, 0) => "patched removes it",
+            (a, b) if b > a => "more",
+            _ => "less",
+        };
+        table.rows.push(vec![
+            one.clone(),
+            other.clone(),
+            sharing.base.to_string(),
+            sharing.patched.to_string(),
+            word.into(),
+        ]);
+    }
+    table.more = more(rebinned.changes.len(), most, "pairs of data");
+    page.blocks.push(Block::Table(table));
+    if !rebinned.shifts.is_empty() {
+        page.blocks.push(Block::Table(shifts(&rebinned.shifts)));
+    }
+    let left = [(rebinned.lost, "to what patched does not have"), (rebinned.indexed, "to elements that are not known")];
+    let left: Vec<String> = left.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+    let left = if left.is_empty() { String::new() } else { format!(" Left out: {} accesses.", left.join(", ")) };
+    page.notes.push(format!("Nothing of patched was run: accesses keep their objects and offsets.{left}"));
+    page.notes.extend(rebinned.profiles.iter().flat_map(super::scan::profile));
+}
+
+/// Where each section would best and worst begin, beside where it does.
+fn shifts(sections: &[SectionShifts]) -> Table {
+    let mut table = Table::new(
+        "patched with a section shifted by some bytes: pairs of all accesses",
+        &["section", ">as it is", ">least", "at shifts", ">most", "at shifts"],
+    );
+    for of in sections {
+        let values = || of.conflict.iter().map(|(_, c)| *c);
+        let (least, most) = (values().min().unwrap_or(0), values().max().unwrap_or(0));
+        let at = |wanted: u64| {
+            let list = of.conflict.iter().filter(|(_, c)| *c == wanted).map(|(by, _)| by.to_string());
+            list.collect::<Vec<_>>().join(" ")
+        };
+        let now = of.conflict.first().map_or(0, |(_, c)| *c);
+        let row = [now.to_string(), least.to_string(), at(least), most.to_string(), at(most)];
+        table.rows.push(std::iter::once(of.section.clone()).chain(row).collect());
+    }
+    table
 }
 
 fn known(diff: &Diff) -> String {

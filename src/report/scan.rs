@@ -66,7 +66,7 @@ pub fn page(scan: &Scan, view: View) -> Page {
 }
 
 /// What became of the samples of a profile, and what is wrong with it.
-fn profile(profile: &Profile) -> Vec<String> {
+pub(super) fn profile(profile: &Profile) -> Vec<String> {
     let members = profile.members.map_or_else(String::new, |n| format!(" ({n} of them to a member)"));
     let cpus = match profile.cpus {
         0 => "CPUs not told".to_string(),

@@ -10,7 +10,6 @@ mod identity;
 mod map;
 mod measured;
 mod misaligned;
-mod named;
 mod names;
 mod shared_elements;
 mod shared_line;
@@ -27,7 +26,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::finding::{Evidence, Finding, Measured, Sensitivity, Severity, Share, Subject};
 use crate::formats::Samples;
-use crate::heat::{Heat, Profile};
+use crate::heat::{Heat, Naming, Profile};
 use crate::image::{Facts, Image, Kind, TypesFrom};
 use crate::layout::{Counts, Lines, sensitivity};
 use crate::objects::{Class, Declared, Object, Objects, Space, contended_by_name, declared};
@@ -137,7 +136,7 @@ pub fn scan(image: &Image<'_>, types: Option<&Types<'_>>, ask: &Ask<'_>) -> Resu
         *classes.entry(object.class.name()).or_insert(0) += 1;
     }
     let heat = if !ask.profiles.is_empty() {
-        let naming = named::Naming::of(image, &lines.objects, types);
+        let naming = Naming::of(image, &lines.objects, types);
         Heat::profiled(image, &lines.objects, ask.profiles, Some(&naming))?
     } else if ask.no_heat {
         Heat::default()

@@ -7,6 +7,8 @@ use straddle::diff::{self, Change, Diff, Told};
 use straddle::image::Image;
 use straddle::image::map::Landing;
 
+use super::scan::build;
+
 /// Files compiled one by one and linked in their order.
 struct Build<'b> {
     compiler: &'b [&'b str],
@@ -330,4 +332,43 @@ fn the_command_is_deterministic_and_has_gates() {
     assert_eq!(command(&["--map", &maps]).0, 0);
     let (code, _, error) = command(&["--map", "one.map"]);
     assert!(code == 2 && error.contains("maps of both"), "{error}");
+}
+
+/// What was seen on base is put on patched: two that come together there, and would not at one of eight shifts.
+#[test]
+fn a_profile_of_base_says_what_patched_would_share() {
+    let source = "
+        .data; .balign 64
+        .globl lock; .type lock, @object; .size lock, 8
+        lock: .quad 1
+        .ifndef PATCHED
+        .balign 64
+        .endif
+        .globl ticks; .type ticks, @object; .size ticks, 8
+        ticks: .quad 2
+        .ifndef PATCHED
+        .globl gone; .type gone, @object; .size gone, 8
+        gone: .quad 3
+        .endif
+        .text; .globl f; .type f, @function; .size f, 1
+        f: ret\n";
+    let base = build("a.s", source, &["-nostdlib", "-static", "-Wl,-e,0"]);
+    let patched = build("a.s", source, &["-nostdlib", "-static", "-Wl,-e,0", "-Wa,--defsym,PATCHED=1"]);
+    let profile = base.folder.path().join("seen");
+    std::fs::write(&profile, "lock w 1000\nticks r 500\ngone r 7\n").unwrap();
+    let paths = [&base.path, &patched.path, &profile].map(|p| p.to_str().unwrap());
+    let out = Command::new(env!("CARGO_BIN_EXE_straddle"))
+        .args(["diff", paths[0], paths[1], "--profile", paths[2], "--shifts", "--format", "json"])
+        .output()
+        .unwrap();
+    let diff: serde_json::Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stderr)));
+    let told = &diff["rebinned"];
+    assert_eq!((&told["accesses"], &told["lost"]), (&1507.into(), &7.into()), "{told}");
+    assert_eq!((&told["conflict_base"], &told["conflict_patched"]), (&0.into(), &500_000.into()));
+    let changes = told["changes"].as_array().unwrap();
+    assert_eq!((changes.len(), &changes[0]["data"]), (1, &serde_json::json!(["lock", "ticks"])));
+    let shifts = &told["shifts"][0];
+    let want: Vec<(u64, u64)> = (0..8).map(|n| (8 * n, if n == 7 { 0 } else { 500_000 })).collect();
+    assert_eq!((&shifts["section"], &shifts["conflict"]), (&".data".into(), &serde_json::json!(want)));
 }

@@ -3,13 +3,14 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
+use super::{Known, Named};
 use crate::formats::Place;
-use crate::heat::{Known, Named};
 use crate::image::Image;
 use crate::objects::{Declared, Object, declared, demangled};
 use crate::types::{TypeId, TypeTable, Types};
 
-pub(super) struct Naming<'n, 'i> {
+/// What the names of a profile mean in one image.
+pub struct Naming<'n, 'i> {
     objects: &'n [Object<'i>],
     by_name: HashMap<&'n str, Vec<u32>>,
     /// By their names in the source, where those differ.
@@ -42,7 +43,8 @@ impl Known for Naming<'_, '_> {
 }
 
 impl<'n, 'i> Naming<'n, 'i> {
-    pub(super) fn of(image: &'n Image<'_>, objects: &'n [Object<'i>], types: Option<&'n Types<'n>>) -> Naming<'n, 'i> {
+    #[must_use]
+    pub fn of(image: &'n Image<'_>, objects: &'n [Object<'i>], types: Option<&'n Types<'n>>) -> Naming<'n, 'i> {
         let mut by_name: HashMap<&str, Vec<u32>> = HashMap::with_capacity(objects.len());
         for (index, object) in (0u32..).zip(objects) {
             by_name.entry(object.name).or_default().push(index);
