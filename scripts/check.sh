@@ -8,6 +8,8 @@
 # Measuring tests (the fixtures) run last, alone and one at a time: a build beside them would be the measurement.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Everything is built once: no caches for the next build, and no more of debug information than a backtrace needs.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only
 
 case ${1:-} in
 -h | --help)
@@ -155,7 +157,8 @@ fuzz() {
 }
 
 part packages packages
-part build cargo build --release --quiet
+# With what the fixtures need, so that nothing is built twice.
+part build cargo test --release --quiet --test fixtures --no-run
 part lint lint
 part tests tests
 part doctests cargo test --quiet --doc
@@ -166,6 +169,7 @@ others=()
 for fixture in no-change both masked extra-work kept rust-extra-work rust-irrelevant-patch; do
     others+=(--skip "$fixture/order-2" --skip "$fixture/order-3")
 done
+for linker in gold lld mold; do others+=(--skip "extra-work/order-1/$linker"); done
 part fixtures cargo test --release --test fixtures -- "${others[@]}"
 
 printf '\n== time\n'
