@@ -61,7 +61,7 @@ tests() {
     mkdir -p "$STRADDLE_SEEDS"
     # The measuring tests are named fixtures; they have a part of their own.
     if cargo nextest --version >/dev/null 2>&1; then
-        cargo nextest run --all-targets -E 'not binary(fixtures)'
+        cargo nextest run --no-fail-fast --all-targets -E 'not binary(fixtures)'
     else
         cargo test --lib --bins --test integration
     fi

@@ -115,8 +115,9 @@ fn recorded(path: &Path, data: &Path, more: &[&str]) -> Vec<u8> {
     std::fs::read(data).unwrap()
 }
 
-/// Software events of a program at fixed addresses and of one that is moved: nearly all samples are attributed, and the
-/// text of them, with its mappings or without, comes to the same.
+/// Software events of a program at fixed addresses and of one that is moved: nearly all samples of its own code are
+/// attributed, and the text of them, with its mappings or without, comes to the same. How many fall into the kernel is
+/// the machine's affair.
 #[test]
 fn samples_of_a_software_event_are_attributed() {
     for link in [["-no-pie", "-fno-pie"], ["-pie", "-fpie"]] {
@@ -127,8 +128,9 @@ fn samples_of_a_software_event_are_attributed() {
         let profile = &scan.profiles[0];
         assert_eq!(profile.format, Format::PerfData);
         assert!(profile.samples > 100, "{profile:?}");
-        let share = profile.objects as f64 / profile.samples as f64;
-        assert!(share >= 0.95, "{profile:?}");
+        let outside: u64 =
+            ["in the kernel", "in another program or library"].iter().filter_map(|w| profile.elsewhere.get(*w)).sum();
+        assert!(profile.objects as f64 >= 0.95 * (profile.samples - outside) as f64, "{profile:?}");
         assert_eq!(profile.objects + profile.elsewhere.values().sum::<u64>(), profile.samples);
         let counts = |scan: &Scan| -> BTreeMap<String, u64> {
             let all = scan.findings.iter().flat_map(|f| &f.accesses).filter(|u| u.cpus.is_some());
