@@ -1,14 +1,18 @@
 //! What decides: a number read from a finished run.
 //!
-//! `wall`, `user`, `sys`, `cpu` (user + sys), `rss`, or `stdout:REGEX` with one capture group. Of several matches the
-//! **last** counts: programs print running figures and end with the final one, and of a long output only the end is
-//! kept ([`crate::measure::run::TAIL`]).
+//! `wall`, `user`, `sys`, `cpu` (user + sys), `rss`, `stdout:REGEX` with one capture group, or `json:POINTER`. Of several
+//! matches of a pattern the **last** counts: programs print running figures and end with the final one, and of a long
+//! output only the end is kept ([`TAIL`]).
+//!
+//! `json:POINTER` reads the whole of stdout as one JSON value and takes the number at the pointer (RFC 6901). A bare
+//! `NaN`, which some programs print, is no JSON: it is refused wherever it stands, not guessed at. Nor is a value that
+//! is larger than what is kept.
 
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::error::{Error, Result};
 use crate::measure::record::{Better, MOST_ROWS, Metric};
-use crate::measure::run::RunResult;
+use crate::measure::run::{RunResult, TAIL};
 
 /// A compiled pattern larger than this is a mistake, not a metric.
 const PATTERN_BYTES: usize = 1 << 20;
@@ -29,6 +33,8 @@ enum Source {
     Cpu,
     Rss,
     Stdout(Regex),
+    /// A pointer that is empty or starts with `/`.
+    Json(String),
 }
 
 /// All that is read from a run.
@@ -64,7 +70,7 @@ impl Metrics {
         let each = specs.iter().enumerate().map(|(at, spec)| {
             let word = match better.get(at) {
                 Some(word) => *word,
-                None if spec.starts_with("stdout:") => first,
+                None if spec.starts_with("stdout:") || spec.starts_with("json:") => first,
                 None => Better::Lower,
             };
             MetricSpec::parse(spec, word)
@@ -86,11 +92,14 @@ impl MetricSpec {
             "sys" => Source::Sys,
             "cpu" => Source::Cpu,
             "rss" => Source::Rss,
-            _ => match spec.strip_prefix("stdout:") {
-                Some(pattern) => Source::Stdout(pattern_of(spec, pattern)?),
-                None => {
+            _ => match spec.split_once(':') {
+                Some(("stdout", pattern)) => Source::Stdout(pattern_of(spec, pattern)?),
+                Some(("json", pointer)) => Source::Json(pointer_of(spec, pointer)?),
+                _ => {
                     return Err(Error::input(format!("reading the metric `{spec}`"), "is no metric that is known")
-                        .hint("wall, user, sys, cpu, rss, or stdout:REGEX with one group in parentheses"));
+                        .hint(
+                            "wall, user, sys, cpu, rss, stdout:REGEX with one group in parentheses, or json:/POINTER",
+                        ));
                 }
             },
         };
@@ -103,7 +112,7 @@ impl MetricSpec {
         let unit = match self.source {
             Source::Wall | Source::User | Source::Sys | Source::Cpu => "s",
             Source::Rss => "KiB",
-            Source::Stdout(_) => "",
+            Source::Stdout(_) | Source::Json(_) => "",
         };
         Metric { name: self.name.clone(), unit: unit.to_owned(), better: self.better }
     }
@@ -124,6 +133,7 @@ impl MetricSpec {
             }
             Source::Rss => run.max_rss as f64,
             Source::Stdout(regex) => return number_in(regex, run),
+            Source::Json(pointer) => return number_at(pointer, run),
         };
         positive(value).map_err(|why| format!("its {} is {value}: {why}", self.name))
     }
@@ -144,6 +154,38 @@ fn pattern_of(spec: &str, pattern: &str) -> Result<Regex> {
         n => Err(Error::input(doing(), format!("the pattern has {n} capture groups, one is wanted"))
             .hint("write the others as (?:…)")),
     }
+}
+
+/// RFC 6901: empty, or `/` before each name; `~` only as `~0` or `~1`.
+fn pointer_of(spec: &str, pointer: &str) -> Result<String> {
+    let tildes = pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
+    if tildes && (pointer.is_empty() || pointer.starts_with('/')) {
+        return Ok(pointer.to_owned());
+    }
+    Err(Error::input(format!("reading the metric `{spec}`"), "is no JSON pointer")
+        .hint("write / before each name: json:/result/ns_per_op (~1 for a / in a name, ~0 for a ~)"))
+}
+
+fn number_at(pointer: &str, run: &RunResult) -> Result<f64, String> {
+    if run.stdout.len() as u64 >= TAIL {
+        return Err(format!("prints no metric: of a stdout of {} KiB or more, only the end is kept", TAIL >> 10));
+    }
+    let value: serde_json::Value = serde_json::from_slice(&run.stdout)
+        .map_err(|e| format!("prints no metric: its stdout is not one JSON value ({e}); {}", run.said()))?;
+    let Some(found) = value.pointer(pointer) else {
+        return Err(format!("prints no metric: its JSON has nothing at `{pointer}`"));
+    };
+    let number = found.as_f64().ok_or_else(|| {
+        let kind = match found {
+            serde_json::Value::Null => "null",
+            serde_json::Value::Bool(_) => "a truth value",
+            serde_json::Value::Array(_) => "a list",
+            serde_json::Value::Object(_) => "an object",
+            _ => "text",
+        };
+        format!("prints no metric: `{pointer}` is {kind}, not a number")
+    })?;
+    positive(number).map_err(|why| format!("`{pointer}` is {number}: {why}"))
 }
 
 fn number_in(regex: &Regex, run: &RunResult) -> Result<f64, String> {
@@ -216,6 +258,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pointer_reads_one_number_or_says_why_not() {
+        let text = r#"{"a/b": [1, {"ns": 2.5}], "t": "3", "zero": 0, "none": null}"#;
+        assert_eq!(read("json:/a~1b/1/ns", text), Ok(2.5));
+        assert_eq!(read("json:", "7\n"), Ok(7.0));
+        let nested = "[".repeat(10_000);
+        let long = format!("{}1", " ".repeat(TAIL as usize));
+        for (pointer, text, wants) in [
+            ("json:/absent", text, "nothing at `/absent`"),
+            ("json:/t", text, "is text, not a number"),
+            ("json:/none", text, "is null"),
+            ("json:/zero", text, "above 0"),
+            ("json:/a", r#"{"a": 1, "b": NaN}"#, "not one JSON value"),
+            ("json:/a", "starting\n{\"a\": 1}", "not one JSON value"),
+            ("json:/a", "", "it prints nothing"),
+            ("json:/a", &nested, "recursion limit"),
+            ("json:", &long, "only the end is kept"),
+        ] {
+            let why = read(pointer, text).unwrap_err();
+            assert!(why.contains(wants) && !why.contains('\n'), "{pointer}: {why}");
+        }
+    }
+
+    #[test]
     fn memory_below_our_own_is_unknown() {
         let mut run = result(1.0);
         (run.max_rss, run.rss_floor) = (900, 1000);
@@ -231,6 +296,8 @@ mod tests {
             ("stdout:(", "unclosed group"),
             ("stdout:ns", "no capture group"),
             ("stdout:(a)(b)", "2 capture groups"),
+            ("json:a", "no JSON pointer"),
+            ("json:/a~2", "no JSON pointer"),
             ("cycles", "no metric that is known"),
             ("stdout:(a{1000}{1000}{1000})", "size limit"),
         ] {

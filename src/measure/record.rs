@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "straddle.record/1";
 /// What decides, and which way is good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// As the user wrote it: `wall`, `user`, `stdout:ns_per_op ([0-9.]+)`.
+    /// As the user wrote it: `wall`, `user`, `stdout:ns_per_op ([0-9.]+)`, `json:/ns_per_op`.
     pub name: String,
     /// `s`, `ns`, `op/s`, or empty when not known.
     pub unit: String,

@@ -54,7 +54,7 @@ pub struct TriageArgs {
     /// Which linked file is meant, a glob on its path in the tree
     #[arg(long, value_name = "GLOB")]
     pub link: Option<String>,
-    /// What decides: wall, user, sys, cpu, rss or stdout:REGEX; more of them are shown beside it
+    /// What decides: wall, user, sys, cpu, rss, stdout:REGEX or json:POINTER; more of them are shown beside it
     #[arg(long, value_name = "METRIC")]
     pub metric: Vec<String>,
     /// Whether a lower or a higher metric is better; once, or once for each
